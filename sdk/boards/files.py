@@ -37,8 +37,8 @@ def board_files() -> dict[str, Path]:
     """Map each board's name (its file's stem) to its file; a user's file hides ours of the same name."""
     found: dict[str, Path] = {}
     for folder in search_path():
-        for path in sorted(folder.glob("*.toml")):
-            found.setdefault(path.stem, path)
+        for name in sorted(path.name for path in folder.glob("*.toml")):
+            found.setdefault(name.removesuffix(".toml"), folder / name)
     return found
 
 

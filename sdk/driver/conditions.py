@@ -12,7 +12,7 @@ from sdk.devices.machine import MachineFacts
 from sdk.driver.machines import engine_of
 from sdk.measures import drift
 
-__all__ = ["conditions", "facts_of", "remarks"]
+__all__ = ["conditions", "facts_of", "remarks", "runs_here"]
 
 _AGENTS = ("tcp", "ssh", "adb")
 _SLOWER = 0.9  # of a clock, below which it is said to have fallen
@@ -30,9 +30,14 @@ def facts_of(device: str | None, board: Board, session: Session) -> Callable[[],
     scheme = (device or "").partition(":")[0]
     if scheme in _AGENTS:
         return session.machine
+    return machine_facts if runs_here(device, board) else lambda: None
+
+
+def runs_here(device: str | None, board: Board) -> bool:
+    """Whether models of a session run as programs on this machine, in its time."""
+    scheme = (device or "").partition(":")[0]
     here = scheme == "local" or (device is None and board.hosted and engine_of(board) in (None, "program"))
-    timed = board.emulator is None or board.emulator.timed
-    return machine_facts if here and timed else lambda: None
+    return here and (board.emulator is None or board.emulator.timed)
 
 
 def conditions(before: Facts, after: Facts) -> dict[str, Any] | None:

@@ -35,7 +35,7 @@ from sdk.report import RunResult, VerifyReport
 from sdk.text import wire_name
 
 __all__ = [
-    "SEED", "WARMUP", "connect", "difference", "entry_name", "prepare", "random_bytes", "resolve",
+    "SEED", "WARMUP", "connect", "difference", "entry_name", "linked", "prepare", "random_bytes", "resolve",
     "run", "signature", "step", "verify",
 ]  # fmt: skip
 
@@ -70,9 +70,16 @@ def connect(
     target: Path | ModelFile, board: Board | None, device: str | None, options: BuildOptions
 ) -> tuple[Session, Built, Board]:
     """A session with the agent of a model file or a built folder."""
-    built, place = resolve(target, board, options)
-    agent = link_agent(built.sources, place, options, device=device)
+    agent, built, place = linked(target, board, device, options)
     return open_session(device, place, agent), built, place
+
+
+def linked(
+    target: Path | ModelFile, board: Board | None, device: str | None, options: BuildOptions
+) -> tuple[Path, Built, Board]:
+    """The agent of a model file or a built folder, its build, and the board that it is for."""
+    built, place = resolve(target, board, options)
+    return link_agent(built.sources, place, options, device=device), built, place
 
 
 def entry_name(built: Built, entry: str | None) -> str:

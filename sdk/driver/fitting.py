@@ -159,9 +159,11 @@ def fit(
         raise UsageError("memories are the boards' own here", hint="leave out --region and --arena-limit")
     options = options.read()
     file = read_model_file(path, options.importers, options.tensors)
-    known = [load_board(name) for name in board_names()]
+    asked = None if boards is None else list(boards)
+    read = {board.name: board for board in asked or ()}
+    known = [read.get(name) or load_board(name) for name in board_names()]
     alike: dict[object, list[Board]] = {}
-    for board in known if boards is None else boards:
+    for board in known if asked is None else asked:
         if not board.hosted:
             target = replace(target_for(board), stack_bytes=0)  # which is the linker's
             alike.setdefault((board.capabilities, board.core.cpu, target), []).append(board)

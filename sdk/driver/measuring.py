@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import statistics
@@ -16,10 +17,11 @@ from sdk.boards import Board
 from sdk.devices.client import Session
 from sdk.driver.agents import link_agent
 from sdk.driver.built import Built
-from sdk.driver.conditions import conditions, facts_of, remarks
+from sdk.driver.conditions import conditions, facts_of, remarks, runs_here
 from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
-from sdk.driver.execute import WARMUP, connect, prepare, resolve
+from sdk.driver.execute import WARMUP, linked, prepare, resolve
 from sdk.driver.options import BuildOptions
+from sdk.driver.pinning import pinned
 from sdk.driver.session import open_session
 from sdk.errors import NoDeviceError, UsageError
 from sdk.files import read_regular
@@ -32,7 +34,7 @@ __all__ = ["BLOCKS", "Baseline", "PairReport", "bench", "bench_pair", "compare_w
 
 BLOCKS: Final = 31  # of two builds in turns
 _BLOCK_S: Final = 0.02  # that the runs of a block last at least
-_MAX_RUNS: Final = 28  # in a block: what one answer of a small device holds
+_MAX_RUNS: Final = 28  # of one request: what the answer of a small device holds
 _COUNTED_BLOCKS: Final = 3  # where instructions are counted, which do not vary
 _MAX_SAMPLES: Final = 1_000_000
 _MAX_BASELINE: Final = 1 << 20
@@ -147,7 +149,8 @@ def bench_pair(
     blocks: int = BLOCKS,
 ) -> PairReport:
     """``sdk bench A B``: two builds in turns on one device, a block of runs each, A first in every other pair of
-    blocks: what changes slowly on the machine falls out of their ratios.
+    blocks: what changes slowly on the machine falls out of their ratios. On this machine, programs of one thread start
+    alike (``pinned``), since what their places in memory cost does not change while they run.
 
     Raises:
         UsageError: the device runs one image at a time.
@@ -158,13 +161,15 @@ def bench_pair(
             hint="measure the first with --json > base.json, flash the other, and give --baseline base.json",
         )
     with contextlib.ExitStack() as stack:
+        both = [linked(target, board, device, options) for target in targets]
+        alike = all(runs_here(device, place) and built.sources.threads == 1 for _, built, place in both)
         sides = []
-        for target in targets:
-            session, built, place = connect(target, board, device, options)
-            stack.enter_context(session)
+        for agent, built, place in both:
+            with pinned() if alike else contextlib.nullcontext():
+                session = stack.enter_context(open_session(device, place, agent))
             sides.append(_Side(session, built, place, *prepare(session, built, entry, at)))
         now = facts_of(device, sides[0].place, sides[0].session)
-        runs = [side.block_size() for side in sides]
+        sizes = [side.block_size() for side in sides]
         first, before = [side.first for side in sides], now()
         if sides[0].counts:
             blocks = min(blocks, _COUNTED_BLOCKS)
@@ -172,7 +177,7 @@ def bench_pair(
         for block in range(blocks):
             update(f"block {block + 1} of {blocks}")
             for k in (0, 1) if block % 2 == 0 else (1, 0):
-                medians[k].append(sides[k].block(runs[k]))
+                medians[k].append(sides[k].block(*sizes[k]))
         after = now()
         reports = []
         for side, samples, one in zip(sides, medians, first, strict=True):
@@ -192,22 +197,27 @@ class _Side:
         self.first: float | None = None
         self._number, self._dims = number, list(dims.values())
 
-    def block_size(self) -> int:
-        """How many runs make a block: as many as last for a moment, as the host's clock sees it."""
+    def block_size(self) -> tuple[int, int]:
+        """How many requests of how many runs make a block: as many as last for a moment by the host's clock."""
         samples = self.session.run(self._number, dims=self._dims).samples
         self.first = None if self.counts else samples[0]
         if self.counts:
-            return 1
-        self.session.run(self._number, dims=self._dims, repeat=WARMUP)
-        began = time.monotonic()
-        self.session.run(self._number, dims=self._dims, repeat=WARMUP)
-        each_s = max((time.monotonic() - began) / WARMUP, 1e-6)
-        return max(3, min(_MAX_RUNS, math.ceil(_BLOCK_S / each_s)))
+            return 1, 1
+        self._request(WARMUP)
+        runs = max(3, min(_MAX_RUNS, math.ceil(_BLOCK_S * WARMUP / self._request(WARMUP))))
+        return math.ceil(_BLOCK_S / self._request(runs)), runs
 
-    def block(self, runs: int) -> float:
-        """The median of some runs, after one that finds the caches again."""
+    def _request(self, runs: int) -> float:
+        """How long so many runs take together with the way to the device and back."""
+        began = time.monotonic()
+        self.session.run(self._number, dims=self._dims, repeat=runs)
+        return max(time.monotonic() - began, 1e-6)
+
+    def block(self, requests: int, runs: int) -> float:
+        """The median of a block's runs; before those of a request, one finds the caches again."""
         warm = 0 if self.counts else 1
-        return statistics.median(self.session.run(self._number, dims=self._dims, repeat=runs, warmup=warm).samples)
+        asked = (self.session.run(self._number, dims=self._dims, repeat=runs, warmup=warm) for _ in range(requests))
+        return statistics.median(itertools.chain.from_iterable(one.samples for one in asked))
 
 
 @dataclass(frozen=True)

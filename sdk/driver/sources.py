@@ -38,8 +38,17 @@ class Sources:
     @property
     def model_hash(self) -> str | None:
         """What an agent of these sources says of the model that it has; None where they say nothing of it."""
+        return self._defined(r'_MODEL_HASH "([0-9a-f]*)"')
+
+    @property
+    def threads(self) -> int:
+        """How many threads may share a run."""
+        return int(self._defined(r"_THREADS (\d+)") or 1)
+
+    def _defined(self, pattern: str) -> str | None:
+        """What the header says; None where it says nothing of it."""
         text = self.model.get(f"{self.prefix}.h", "")
-        found = re.search(r'_MODEL_HASH "([0-9a-f]*)"', text) if isinstance(text, str) else None
+        found = re.search(pattern, text) if isinstance(text, str) else None
         return found and found[1]
 
 

@@ -6,8 +6,11 @@ import contextlib
 import itertools
 import json
 import math
+import os
 import sqlite3
 import statistics
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +26,7 @@ from sdk.driver import measuring
 from sdk.driver.history import remember
 from sdk.driver.measuring import Baseline, PairReport, bench_pair, compare_with
 from sdk.driver.options import BuildOptions
+from sdk.driver.pinning import pinned
 from sdk.driver.plots.bench_page import bench_page
 from sdk.driver.plots.bench_trace import bench_trace
 from sdk.errors import UsageError
@@ -89,6 +93,25 @@ def test_two_builds_in_turns() -> None:
     assert (counted.ratios, counted.change, counted.differs) == ((1.0, 1.0, 1.0), 0.0, False)
     with pytest.raises(UsageError, match="a board runs one image"):
         bench_pair((DIGITS, DIGITS), load_board("nucleo_l4r5zi"), "serial:/dev/ttyX", BuildOptions(), {})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems start programs as always")
+def test_programs_that_are_compared_start_alike() -> None:
+    tell = [sys.executable, "-c", "import os; print(os.sched_getaffinity(0), open('/proc/self/personality').read())"]
+
+    def told() -> str:
+        return subprocess.run(tell, capture_output=True, text=True, check=True).stdout
+
+    before = told()
+    with pinned():
+        (cpu,) = os.sched_getaffinity(0)
+        inside = told()
+    assert inside.startswith(f"{{{cpu}}} ")
+    assert int(inside.split()[-1], 16) & 0x0040000
+    assert told() == before
+    with pytest.raises(ZeroDivisionError), pinned():
+        raise ZeroDivisionError
+    assert told() == before
 
 
 def test_a_difference_is_told_from_chance() -> None:

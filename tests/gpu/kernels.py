@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sdk.codegen_c.gpu.grid import Groups
-from sdk.codegen_c.gpu.kernels import Code, kernels
+from sdk.codegen_c.gpu.kernels import Code, Launch, kernels
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
@@ -45,26 +45,30 @@ class Device:
         assert self.c.sdk_gpu_open_opencl(-1, ctypes.byref(self.gpu), message) == 0, message.value
 
     def run(
-        self, codes: Sequence[Code], arrays: Sequence[np.ndarray], numbers: Sequence[int],
+        self, codes: Sequence[Code], launches: Sequence[Launch], arrays: Sequence[np.ndarray], numbers: Sequence[int],
         groups: Sequence[Sequence[int]], repeats: int = 1,
     ) -> tuple[int, list[np.ndarray], int]:  # fmt: skip
         """Kernels in a row on copies of arrays: (first status that is no success, the arrays afterwards, ns of the
         quickest repeat)."""
         c, gpu = self.c, self.gpu
+        shown = len(arrays)
+        arrays = [*arrays, *(np.full(n, 85, np.uint8) for one in launches for n in one.scratch)]
         buffers = [ctypes.c_uint64() for _ in arrays]
         for buffer, array in zip(buffers, arrays, strict=True):
             raw = np.ascontiguousarray(array)
             assert c.sdk_gpu_buffer(gpu, ctypes.c_uint64(raw.nbytes), ctypes.byref(buffer)) == 0
             size = ctypes.c_uint64(raw.nbytes)
             assert c.sdk_gpu_write(gpu, buffer, ctypes.c_uint64(0), BINARY(raw.ctypes.data), size) == 0
-        given = ((b.value, 0, a.nbytes) for b, a in zip(buffers, arrays, strict=True))
-        ranges = (_Range * max(len(arrays), 1))(*given)
+        ranges = [(b.value, 0, a.nbytes) for b, a in zip(buffers, arrays, strict=True)]
         words = (ctypes.c_int32 * max(len(numbers), 1))(*numbers)
         recording = ctypes.c_void_p()
         assert c.sdk_gpu_recording(gpu, len(codes), 1, ctypes.byref(recording)) == 0
         assert c.sdk_gpu_record_begin(gpu, recording) == 0
-        made, status = [], 0
-        for code, count in zip(codes, groups, strict=True):
+        made, status, beyond = [], 0, shown
+        for code, launch, count in zip(codes, launches, groups, strict=True):
+            uses = [*launch.operands, *range(beyond, beyond + len(launch.scratch))]
+            beyond += len(launch.scratch)
+            operands = (_Range * max(len(uses), 1))(*(ranges[k] for k in uses))
             own = _Code(
                 code.name.encode(), code.text.encode(), None, 0, code.operands, code.operands + code.numbers,
                 code.written, (ctypes.c_uint16 * 3)(*code.grid.local), code.local_bytes, code.needs,
@@ -74,15 +78,15 @@ class Device:
             made.append((own, kernel))
             if status == 0:
                 size = (ctypes.c_uint32 * 3)(*count)
-                status = c.sdk_gpu_record_dispatch(gpu, recording, ctypes.byref(own), kernel, ranges, words, size)
+                status = c.sdk_gpu_record_dispatch(gpu, recording, ctypes.byref(own), kernel, operands, words, size)
         best = 0
         for _ in range(repeats if status == 0 else 0):
             status = status or c.sdk_gpu_submit(gpu, recording) or c.sdk_gpu_wait(gpu)
             times = (ctypes.c_uint64 * len(codes))()
             assert c.sdk_gpu_times(gpu, recording, times, len(codes)) == 0
             best = min(best or sum(times), sum(times))
-        out = [np.empty(a.shape, a.dtype) for a in arrays]
-        for buffer, array in zip(buffers, out, strict=True):
+        out = [np.empty(a.shape, a.dtype) for a in arrays[:shown]]
+        for buffer, array in zip(buffers, out, strict=False):
             size = ctypes.c_uint64(array.nbytes)
             assert c.sdk_gpu_read(gpu, buffer, ctypes.c_uint64(0), BINARY(array.ctypes.data), size) == 0
         c.sdk_gpu_free_recording(gpu, recording)
@@ -133,6 +137,14 @@ def launch(loops: Loops, counts: Sequence[Groups], dims: Mapping[str, int]) -> t
     return numbers, [[int(evaluate(g, env)) for g in row] for row in counts]
 
 
+def given(name: str, sample: object, loops: Loops, dims: Mapping[Var, int]) -> dict[str, np.ndarray]:
+    """Arguments of a sample and room for its results, by the names of the function."""
+    inputs = arguments(sample, dims, np.random.default_rng(2))
+    outs = infer(name, sample.inputs, dict(sample.attrs))
+    arrays = [*inputs, *(np.full(concrete(t, dims).static_shape, 85, t.dtype.numpy) for t in outs)]
+    return {p.buffer.name: a.copy() for p, a in zip(loops.params, arrays, strict=True)}
+
+
 def check_samples(folder: Path, start: int, step: int) -> tuple[int, list[str], list[str]]:
     """Samples of ops on the device against the interpreter: how many were run, which differ, which have no kernel."""
     device = Device(library(folder))
@@ -145,15 +157,13 @@ def check_samples(folder: Path, start: int, step: int) -> tuple[int, list[str], 
         if made.missing:
             missing.append(f"{what}: {made.missing['f']}")
             continue
-        inputs = arguments(sample, dims, np.random.default_rng(2))
-        outs = infer(o.name, sample.inputs, dict(sample.attrs))
-        arrays = [*inputs, *(np.full(concrete(t, dims).static_shape, 85, t.dtype.numpy) for t in outs)]
-        want = {p.buffer.name: a.copy() for p, a in zip(loops.params, arrays, strict=True)}
+        want = given(o.name, sample, loops, dims)
+        arrays = [a.copy() for a in want.values()]
         by_name = {v.name: n for v, n in dims.items()}
         run_loops(loops, want, by_name)
-        codes = [made.codes[k] for k, _ in made.of["f"]]
-        numbers, groups = launch(loops, [counts for _, counts in made.of["f"]], by_name)
-        status, got, _ = device.run(codes, arrays, numbers, groups)
+        launches = made.of["f"]
+        numbers, groups = launch(loops, [one.groups for one in launches], by_name)
+        status, got, _ = device.run([made.codes[one.kernel] for one in launches], launches, arrays, numbers, groups)
         count += 1
         if status != 0 or not all(_near(a, b) for a, b in zip(got, want.values(), strict=True)):
             wrong.append(f"{what}: status {status} {device.message if status else ''}")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import onnx
 import pytest
+from browsers import DESK, LOOKS, PHONE, look
 from onnx import TensorProto, helper
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
@@ -25,11 +24,6 @@ from sdk.report import MemoryReport
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits_int8.tflite"
 BOARD = load_board("nucleo_l4r5zi")
-ARGUMENTS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-    "--disable-background-networking", "--disable-extensions", "--host-resolver-rules=MAP * ~NOTFOUND",
-)  # fmt: skip
-DESK, PHONE = (1280, 900), (390, 844)
 # Plots that are shown: how large, how many things are drawn in it, texts that are wider than their boxes.
 PLOTS = """
 return [...document.querySelectorAll("svg[viewBox]")].filter(s => s.checkVisibility()).map(s => {
@@ -43,32 +37,15 @@ OVERFLOW = "return [document.scrollingElement.scrollWidth, innerWidth, document.
 FOREIGN = "return performance.getEntriesByType('resource').map(e => e.name)"
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    assert all(programs), "chromium or chromedriver is not installed; `make test` installs them or says how"
-    options.binary_location = str(programs[0])
-    running = webdriver.Chrome(options=options, service=Service(programs[1]))
-    yield running
-    running.quit()
-
-
 @pytest.fixture
 def show(browser: webdriver.Chrome, tmp_path: Path) -> Callable[..., None]:
     """Opens a page at a size, without a network, in a scheme of colours."""
 
     def open_page(text: str, size: tuple[int, int], scheme: str = "light", name: str = "page.html") -> None:
         (tmp_path / name).write_text(text, encoding="utf-8")
-        size_of = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
         offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size_of)
+        look(browser, size, scheme)
         browser.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
         browser.get((tmp_path / name).as_uri())
 
     return open_page
@@ -100,7 +77,7 @@ def test_page(
     browser: webdriver.Chrome, show: Callable[..., None], tmp_path: Path, page: Callable[[Path], str]
 ) -> None:
     text = page(tmp_path)
-    for size, scheme in ((DESK, "light"), (PHONE, "dark"), (DESK, "dark"), (PHONE, "light")):
+    for size, scheme in LOOKS:
         show(text, size, scheme)
         width, inner, height = browser.execute_script(OVERFLOW)
         assert (inner, width <= inner) == (size[0], True), f"{width} wide"

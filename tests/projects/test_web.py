@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,44 @@ for (const call of told) {
   catch (error) { said.push({ code: error.code ?? null, status: error.status ?? null, text: String(error) }); }
 }
 console.log(JSON.stringify(said));
+"""
+TSC = Path(sys.prefix) / "node_modules" / ".bin" / "tsc"  # `make test` installs requirements/package.json there
+# What a program may do with a model of an open size, and one of two entries; and what the compiler has to refuse.
+PROGRAM = """import { load, model as told, ModelError } from 'one';
+import type { Inputs, Model, Outputs, Progress } from 'one';
+import * as two from 'two';
+
+const shown = ({ file, loaded, total, cached }: Progress): string => `${file} ${loaded / total} ${cached}`;
+const weightsUrl = new URL('https://a.b/c');
+const model: Model = await load({ worker: false, cache: true, weightsUrl, onProgress: shown });
+const inputs: Inputs = { a: new Float32Array(2), b_in_c: new Float32Array(6) };
+const found: Outputs = await model.run(inputs, { dims: { rows: 2, more: 0 }, transfer: true });
+const numbers: Float32Array = Object.values(found)[0]!.data;
+const scale: number = told.entries[0]!.inputs[0]!.scale + told.weights.bytes + numbers.length;
+if (new Error() instanceof ModelError) throw new Error(String(scale));
+// @ts-expect-error: its sizes are not given
+await model.run(inputs);
+// @ts-expect-error: one size is not given
+await model.run(inputs, { dims: { rows: 2 } });
+// @ts-expect-error: elements of another type
+await model.run({ a: new Int8Array(2), b_in_c: inputs.b_in_c }, { dims: { rows: 2, more: 0 } });
+// @ts-expect-error: an input is missing
+await model.run({ a: inputs.a }, { dims: { rows: 2, more: 0 } });
+// @ts-expect-error: it has no such option
+await load({ threads: 'many' });
+// @ts-expect-error: no such output
+found.nothing;
+
+const both = await two.load();
+const { digit } = await both.run({ image: new Int8Array(64) }, { entry: 'x' });
+const signed: Int8Array = digit.data;
+const real: Float32Array = (await both.run({ image: new Float32Array(64) }, { entry: 'y' })).digit.data;
+// @ts-expect-error: an entry has to be named
+await both.run({ image: signed });
+// @ts-expect-error: the input of the other entry
+await both.run({ image: real }, { entry: 'x' });
+await both.reset();
+model.dispose();
 """
 STREAM = """module m imported
 
@@ -351,3 +390,18 @@ def test_types_tell_the_interface(make: Any, tmp_path: Path) -> None:
     source = "import('./model/node.js').then((m) => console.log(Object.keys(m).join()))"
     done = subprocess.run(["node", "-e", source], cwd=out, capture_output=True, text=True, check=True)
     assert sorted(exported) == sorted(done.stdout.strip().split(","))
+
+
+def test_a_program_in_typescript(make: Any, tmp_path: Path, need_tool) -> None:
+    """The compiler takes what fits the interface, and refuses what does not, as Node and as bundlers find packages."""
+    assert TSC.exists(), "typescript is not installed: make test does it"
+    one, two = tmp_path / "node_modules" / "one", tmp_path / "node_modules" / "two"
+    one.parent.mkdir()
+    make(several(tmp_path / "several.onnx"), "--dim", "rows=2:8:2", "--dim", "more=0:4", name="one").rename(one)
+    make(f"x={DIGITS} y={DIGITS.with_name('digits.onnx')}", "--dim", "batch=1", name="two").rename(two)
+    (tmp_path / "program.ts").write_text(PROGRAM)
+    (tmp_path / "package.json").write_text('{ "type": "module" }')
+    for way in (["--module", "nodenext"], ["--module", "esnext", "--moduleResolution", "bundler"]):
+        line = [TSC, "--noEmit", "--strict", "--noUncheckedIndexedAccess", "--target", "es2022", "--types", "", *way]
+        done = subprocess.run([*line, "program.ts"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stdout) == (0, "")

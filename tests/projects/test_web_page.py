@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import onnx
-import pytest
+from browsers import LONG, LOOKS, look, said
 from onnx import TensorProto, helper
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
+from web_pages import golden, press, served, text, until
 
 from sdk.cli import run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.tflite"
-LONG = 120  # seconds: the machine may be busy
-ARGUMENTS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
-    "--disable-extensions", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost",
-)  # fmt: skip
-SIZES = ((1280, 900), (390, 844))
 # What a reader with a screen reader or weak eyes would miss: controls without names, texts without contrast.
 UNNAMED = """
 return [...document.querySelectorAll('input, select, textarea, button, meter, progress, canvas, img, video, table')]
@@ -71,58 +59,6 @@ STARTED = "return document.querySelector('fieldset button').textContent"
 WIDE = "return [document.scrollingElement.scrollWidth, innerWidth]"
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    assert all(programs), "chromium or chromedriver is not installed; `make test` installs them or says how"
-    options.binary_location = str(programs[0])
-    running = webdriver.Chrome(options=options, service=Service(programs[1]))
-    running.set_page_load_timeout(LONG)
-    yield running
-    running.quit()
-
-
-@contextmanager
-def served(folder: Path, port: str = "0") -> Iterator[str]:
-    """The address of the page, from its own server."""
-    server = subprocess.Popen(["node", "serve.js", port], cwd=folder, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    try:
-        yield server.stdout.readline().strip()
-    finally:
-        server.kill()
-        server.wait()
-        server.stdout.close()
-
-
-def text(browser: webdriver.Chrome, identifier: str) -> str:
-    return str(browser.execute_script("return document.getElementById(arguments[0]).textContent", identifier))
-
-
-def until(browser: webdriver.Chrome, identifier: str, words: str) -> str:
-    """Waits until an element says something."""
-    WebDriverWait(browser, LONG).until(lambda _: words in text(browser, identifier), f"{identifier}: {words}")
-    return text(browser, identifier)
-
-
-def press(browser: webdriver.Chrome, identifier: str) -> None:
-    browser.execute_script("document.getElementById(arguments[0]).click()", identifier)
-
-
-def golden(browser: webdriver.Chrome, cases: int = 5) -> None:
-    press(browser, "golden")
-    until(browser, "golden-result", "cases")
-    assert text(browser, "golden-result") == f"All {cases} cases passed"
-
-
-def complaints(browser: webdriver.Chrome) -> list[Any]:
-    return [entry["message"] for entry in browser.get_log("browser")]
-
-
 def test_the_page_of_an_image_model(browser: webdriver.Chrome, tmp_path: Path, need_tool) -> None:
     need_tool("node")
     out = tmp_path / "p"
@@ -143,25 +79,21 @@ def test_the_page_of_an_image_model(browser: webdriver.Chrome, tmp_path: Path, n
         press(browser, "run")
         until(browser, "outputs", "digit [1, 10]")
         assert browser.execute_script("return document.getElementById('error').hidden")
-        for width, height in SIZES:
-            for scheme in ("light", "dark"):
-                screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
-                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-                feature = {"name": "prefers-color-scheme", "value": scheme}
-                browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-                content, inner = browser.execute_script(WIDE)
-                assert (inner, content <= inner) == (width, True), f"{content} wide"
-                assert browser.execute_script(FAINT) == [], scheme
+        for size, scheme in LOOKS:
+            look(browser, size, scheme)
+            content, inner = browser.execute_script(WIDE)
+            assert (inner, content <= inner) == (size[0], True), f"{content} wide"
+            assert browser.execute_script(FAINT) == [], scheme
         assert browser.execute_script(UNNAMED) == []
         names = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
         hosts = {name.split("/")[2] for name in names if not name.startswith(("blob:", "data:"))}
         assert hosts == {address.split("/")[2]}
-        assert complaints(browser) == []
+        assert said(browser) == []
     # the server is gone: page and weights are kept
     browser.get(address)
     assert "from this device" in until(browser, "status", "Ready")
     golden(browser)
-    complaints(browser)
+    said(browser)
 
     # kept by their hash, whatever the server has now; where nothing is kept, other weights are an error
     weights = out / "model" / "digits.weights.bin"
@@ -200,7 +132,7 @@ def test_the_page_of_two_entries(browser: webdriver.Chrome, tmp_path: Path, need
         press(browser, "run")
         until(browser, "error", "E_DIM: batch is 5, it must be in 1..4")
         assert browser.execute_script(UNNAMED) == []
-        assert complaints(browser) == []
+        assert said(browser) == []
 
 
 def test_the_microphone_of_a_model_of_sound(browser: webdriver.Chrome, tmp_path: Path, need_tool) -> None:
@@ -222,4 +154,4 @@ def test_the_microphone_of_a_model_of_sound(browser: webdriver.Chrome, tmp_path:
         press(browser, "run")
         until(browser, "outputs", "loud []")
         assert 0 < float(browser.execute_script("return document.querySelector('pre').textContent")) <= 1.1
-        assert complaints(browser) == []
+        assert said(browser) == []

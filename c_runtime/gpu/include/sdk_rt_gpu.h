@@ -31,7 +31,7 @@ enum {
 };
 
 #define SDK_GPU_WORDS 32u     /* 32-bit words of numbers that a kernel is given at most: the least that Vulkan promises */
-#define SDK_GPU_OPERANDS 12u  /* buffers that a kernel is given at most */
+#define SDK_GPU_OPERANDS 16u  /* buffers that a kernel is given at most */
 #define SDK_GPU_LOCAL 32768u  /* bytes of memory that a group shares at most */
 
 /* What a device allows; 0 where the driver does not tell. */

@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-/* Regions by number: the arena, the state, then the buffers of constants. */
-enum { SDK_GPU_ARENA = 0, SDK_GPU_STATE = 1, SDK_GPU_CONSTANTS = 2 };
+/* Regions by number: the arena and the state, which the host has too; scratch memory of kernels; then the buffers of
+   constants. */
+enum { SDK_GPU_ARENA = 0, SDK_GPU_STATE = 1, SDK_GPU_SCRATCH = 2, SDK_GPU_CONSTANTS = 3 };
 
 /* What comparing elements goes by. */
 enum { SDK_GPU_EXACT = 0, SDK_GPU_F16 = 1, SDK_GPU_F32 = 2, SDK_GPU_F64 = 3 };
@@ -29,7 +30,13 @@ typedef struct {
     uint8_t writes;  /* whether the step writes to it */
 } sdk_gpu_operand_t;
 
-/* One call of the plan. Its kernels are run in order, each with all operands and numbers; none: it runs as C. */
+/* One kernel of a step. It is given the step's operands that uses[first_use] and those after it number. */
+typedef struct {
+    uint32_t first_use;
+    uint16_t kernel;
+} sdk_gpu_dispatch_t;
+
+/* One call of the plan. Its kernels are run in order, each with all numbers; none: it runs as C. */
 typedef struct {
     uint32_t first_operand, first_number, first_dispatch;
     uint16_t operands, numbers, dispatches;
@@ -49,7 +56,8 @@ typedef struct {
     const char *name;
     const sdk_gpu_step_t *steps;
     const sdk_gpu_operand_t *operands;
-    const uint16_t *kernels; /* of each dispatch */
+    const sdk_gpu_dispatch_t *dispatches;
+    const uint16_t *uses;
     const sdk_gpu_place_t *places;
     const int32_t *numbers;
     const uint32_t (*groups)[3];

@@ -43,21 +43,28 @@ static int down(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *
 
 /* ---- recording ---- */
 
-/* Whether a step needs a barrier before it: it reads what was written since the last one, or writes what was touched. */
-static int depends(const sdk_gpu_model_t *model, uint32_t count, const sdk_gpu_operand_t *operands,
-                   const sdk_gpu_place_t *places, uint32_t operand_count)
+/* Whether a dispatch needs a barrier before it: it reads what was written since the last one, or writes what was touched.
+   What it touches is noted. */
+static int depends(sdk_gpu_model_t *model, const sdk_gpu_code_t *code, const sdk_gpu_range_t *ranges, uint32_t *touches)
 {
-    for (uint32_t k = 0; k < operand_count; ++k) {
-        const uint64_t begin = places[k].offset, end = begin + places[k].bytes;
-        for (uint32_t j = 0; j < count; ++j) {
+    int found = *touches + code->operands > model->touch_room;
+    for (uint32_t k = 0; !found && k < code->operands; ++k) {
+        const uint64_t begin = ranges[k].offset, end = begin + ranges[k].bytes;
+        for (uint32_t j = 0; !found && j < *touches; ++j) {
             const touch_t *const touch = &model->touched[j];
-            if (touch->region == operands[k].region && (touch->writes || operands[k].writes) && touch->begin < end &&
-                begin < touch->end) {
-                return 1;
-            }
+            found = touch->buffer == ranges[k].buffer && (touch->writes || (code->written >> k & 1u) != 0u) &&
+                    touch->begin < end && begin < touch->end;
         }
     }
-    return 0;
+    *touches = found ? 0u : *touches;
+    for (uint32_t k = 0; k < code->operands && *touches < model->touch_room; ++k, ++*touches) {
+        touch_t *const touch = &model->touched[*touches];
+        touch->begin = ranges[k].offset;
+        touch->end = ranges[k].offset + ranges[k].bytes;
+        touch->buffer = ranges[k].buffer;
+        touch->writes = (code->written >> k & 1u) != 0u;
+    }
+    return found;
 }
 
 static int record_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, sdk_gpu_recording_t *recording,
@@ -67,34 +74,25 @@ static int record_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, run
     const sdk_gpu_operand_t *const operands = &entry->operands[step->first_operand];
     const sdk_gpu_place_t *const places = &runner->places[step->first_operand];
     sdk_gpu_range_t ranges[SDK_GPU_OPERANDS];
-    for (uint32_t k = 0; k < step->operands; ++k) {
-        ranges[k].buffer = model->regions[operands[k].region];
-        ranges[k].offset = places[k].offset;
-        ranges[k].bytes = places[k].bytes;
-    }
-    for (uint32_t d = 0; d < step->dispatches; ++d) {
-        const uint32_t at = step->first_dispatch + d;
-        const uint16_t kernel = entry->kernels[at];
-        int status = SDK_GPU_OK;
-        if (d > 0u || depends(model, *touches, operands, places, step->operands)) {
+    int status = SDK_GPU_OK;
+    for (uint32_t d = step->first_dispatch; status == SDK_GPU_OK && d < step->first_dispatch + step->dispatches; ++d) {
+        const uint16_t kernel = entry->dispatches[d].kernel;
+        const uint16_t *const uses = &entry->uses[entry->dispatches[d].first_use];
+        const sdk_gpu_code_t *const code = &model->plans->codes[kernel];
+        for (uint32_t k = 0; k < code->operands; ++k) {
+            ranges[k].buffer = model->regions[operands[uses[k]].region];
+            ranges[k].offset = places[uses[k]].offset;
+            ranges[k].bytes = places[uses[k]].bytes;
+        }
+        if (depends(model, code, ranges, touches)) {
             status = sdk_gpu_record_barrier(model->gpu, recording);
-            *touches = 0u;
         }
         if (status == SDK_GPU_OK) {
-            status = sdk_gpu_record_dispatch(model->gpu, recording, &model->plans->codes[kernel], model->kernels[kernel], ranges,
-                                             &runner->numbers[step->first_number], runner->groups[at]);
-        }
-        if (status != SDK_GPU_OK) {
-            return status;
-        }
-        for (uint32_t k = 0; d == 0u && k < step->operands && *touches < model->touch_room; ++k, ++*touches) {
-            model->touched[*touches].begin = places[k].offset;
-            model->touched[*touches].end = places[k].offset + places[k].bytes;
-            model->touched[*touches].region = operands[k].region;
-            model->touched[*touches].writes = operands[k].writes;
+            status = sdk_gpu_record_dispatch(model->gpu, recording, code, model->kernels[kernel], ranges,
+                                             &runner->numbers[step->first_number], runner->groups[d]);
         }
     }
-    return SDK_GPU_OK;
+    return status;
 }
 
 int sdk_gpu_model_record(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const segment_t *segment,
@@ -149,7 +147,7 @@ static int move_operands(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, c
     const sdk_gpu_step_t *const step = &entry->steps[index];
     for (uint32_t k = step->first_operand; k < step->first_operand + step->operands; ++k) {
         const sdk_gpu_operand_t *const operand = &entry->operands[k];
-        if (operand->region < SDK_GPU_CONSTANTS && (!to_device || operand->writes)) {
+        if (operand->region < SDK_GPU_SCRATCH && (!to_device || operand->writes)) {
             const int status = to_device ? sdk_gpu_model_up(model, operand->region, &runner->places[k])
                                          : down(model, operand->region, &runner->places[k]);
             if (status != SDK_GPU_OK) {
@@ -235,8 +233,8 @@ static int make_runner(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, run
     runner->numbers = room(entry->number_count, sizeof *runner->numbers);
     runner->groups = room(entry->dispatch_count, sizeof *runner->groups);
     runner->segments = room(entry->step_count, sizeof *runner->segments);
-    if (entry->operand_count > model->touch_room) {
-        model->touch_room = entry->operand_count;
+    if (entry->operand_count + SDK_GPU_OPERANDS > model->touch_room) {
+        model->touch_room = entry->operand_count + SDK_GPU_OPERANDS;
     }
     if (runner->places == NULL || runner->numbers == NULL || runner->groups == NULL || runner->segments == NULL) {
         return no_memory(model->gpu);
@@ -325,7 +323,7 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
     for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {
         status = make_runner(model, plans->entries[e], &model->runners[e]);
     }
-    for (uint32_t k = 0; k < SDK_GPU_CONSTANTS && k < plans->region_count; ++k) {
+    for (uint32_t k = 0; k < SDK_GPU_SCRATCH; ++k) {
         largest = plans->region_bytes[k] > largest ? plans->region_bytes[k] : largest;
     }
     if (status == SDK_GPU_OK) {
@@ -369,7 +367,7 @@ static int move_ports(sdk_gpu_model_t *model, const runner_t *runner, const sdk_
 {
     int status = SDK_GPU_OK;
     for (uint32_t k = 0; status == SDK_GPU_OK && k < count; ++k) {
-        if (ports[k].region < SDK_GPU_CONSTANTS) {
+        if (ports[k].region < SDK_GPU_SCRATCH) {
             const sdk_gpu_place_t *const where = &runner->places[ports[k].place];
             status = to_device ? sdk_gpu_model_up(model, ports[k].region, where) : down(model, ports[k].region, where);
         }

@@ -74,7 +74,7 @@ static void draw(uint8_t *out, uint64_t bytes, const sdk_gpu_port_t *port, uint3
 int sdk_gpu_model_usable(const sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const sdk_gpu_step_t *step)
 {
     for (uint32_t d = 0; d < step->dispatches; ++d) {
-        if (model->verdicts[entry->kernels[step->first_dispatch + d]] != SDK_GPU_RUNS) {
+        if (model->verdicts[entry->dispatches[step->first_dispatch + d].kernel] != SDK_GPU_RUNS) {
             return 0;
         }
     }
@@ -91,7 +91,7 @@ static int prove_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
     int same = 1;
     int status = SDK_GPU_OK;
     for (uint32_t k = step->first_operand; status == SDK_GPU_OK && k < last; ++k) {
-        if (entry->operands[k].region < SDK_GPU_CONSTANTS) {
+        if (entry->operands[k].region < SDK_GPU_SCRATCH) {
             status = sdk_gpu_model_up(model, entry->operands[k].region, &runner->places[k]);
         }
     }
@@ -107,13 +107,13 @@ static int prove_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
     for (uint32_t k = step->first_operand; same && status == SDK_GPU_OK && k < last; ++k) {
         const sdk_gpu_operand_t *const operand = &entry->operands[k];
         const sdk_gpu_place_t *const where = &runner->places[k];
-        if (operand->writes) {
+        if (operand->writes && operand->region < SDK_GPU_SCRATCH) {
             status = sdk_gpu_read(model->gpu, model->regions[operand->region], where->offset, model->scratch, where->bytes);
             same = agrees(model->scratch, model->memory[operand->region] + where->offset, where->bytes, operand->element);
         }
     }
     for (uint32_t d = 0; !same && status == SDK_GPU_OK && d < step->dispatches; ++d) {
-        model->verdicts[entry->kernels[step->first_dispatch + d]] = SDK_GPU_DIFFERS;
+        model->verdicts[entry->dispatches[step->first_dispatch + d].kernel] = SDK_GPU_DIFFERS;
     }
     return status;
 }

@@ -30,9 +30,9 @@ typedef struct {
 
 /* Bytes that a dispatch since the last barrier has touched. */
 typedef struct {
+    sdk_gpu_buffer_t buffer;
     uint64_t begin, end;
-    uint16_t region;
-    uint8_t writes;
+    int writes;
 } touch_t;
 
 struct sdk_gpu_model {

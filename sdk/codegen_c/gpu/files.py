@@ -13,7 +13,7 @@ from sdk.codegen_c.c99.interface import Interface, quoted
 from sdk.codegen_c.c99.weights import Weights, collect
 from sdk.codegen_c.gpu.kernels import Code, Kernels, kernels
 from sdk.codegen_c.gpu.run import GpuRunPrinter
-from sdk.codegen_c.gpu.steps import Constants, check_plan, constants, functions_of
+from sdk.codegen_c.gpu.steps import Constants, check_plan, constants, functions_of, scratch_bytes
 from sdk.compiler.ir.module import Module
 from sdk.errors import BuildError
 from sdk.resources import data_dir
@@ -94,7 +94,7 @@ def _functions(api: Interface, weights: Weights, made: Kernels, places: Constant
         f"    {{{symbol}, {weights.distinct[symbol].data.nbytes}u, {offset}u, {region}u}}"
         for symbol, (region, offset) in places.places.items()
     ] or ["    {NULL, 0u, 0u, 0u}"]
-    sizes = [api.region_bytes("arena"), api.region_bytes("state"), *places.bytes]
+    sizes = [api.region_bytes("arena"), api.region_bytes("state"), scratch_bytes(made), *places.bytes]
     state = f"{m}_state_bytes(&self->init_dims)" if api.init else f"{M}_STATE_BYTES"
     arena = "self->arena_bytes" if api.arena_varies else f"{M}_ARENA_BYTES"
     entries = ", ".join(f"&{e.name}_gpu_entry" for e in api.entries)

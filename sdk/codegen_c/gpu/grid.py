@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from sdk.codegen_c.gpu.scratch import PRIVATE_BYTES, joined, outside
 from sdk.compiler.analysis.dependence import conflict
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops
-from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
-from sdk.compiler.sym import Dim, Var, ceildiv, dmax, floordiv, free_vars, max_value, prove_ge
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops, Param
+from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
+from sdk.compiler.sym import Dim, Var, ceildiv, free_vars, max_value
 from sdk.errors import BuildError
 
 __all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "kernels_of", "parallel", "work_items"]
 
 GROUP: Final = 64  # work items of a group, where nothing else decides
-PRIVATE_BYTES: Final = 4096  # of arrays that a work item may have of its own
 LOCAL_BYTES: Final = 32 * 1024  # that a group may share: the least that drivers of Vulkan and OpenCL promise
 MOST_GROUPS: Final = 65535  # on an axis: the least that Vulkan promises
 _AXES: Final = ("x", "y", "z")
@@ -24,11 +24,14 @@ Groups = tuple[Dim, Dim, Dim]
 
 @dataclass(frozen=True)
 class Grid:
-    """A kernel: ``loops`` with loops bound to axes; ``local`` work items to a group, ``groups`` of them, by axis."""
+    """A kernel: ``loops`` with loops bound to axes; ``local`` work items to a group, ``groups`` of them, by axis. Its
+    parameters are those of the function that ``operands`` numbers, then arrays of so many bytes as ``scratch`` says."""
 
     loops: Loops
     local: tuple[int, int, int]
     groups: Groups
+    operands: tuple[int, ...]
+    scratch: tuple[int, ...] = ()
 
 
 def kernels_of(loops: Loops) -> tuple[Grid, ...]:
@@ -68,13 +71,15 @@ def work_items(loops: Loops) -> Grid:
         BuildError: as ``kernels_of``.
     """
     chain, inner = _chain(loops)
+    given = len(loops.params)
+    loops, chain, inner = outside(loops, chain, inner)
     _check_private(inner)
     inner = _of_item(inner)
     while len(chain) > len(_AXES):
         first, second = chain[:2]
-        joined, env = _joined(first, second)
+        one, env = joined(first, second)
         inner = substitute_dims(inner, env)
-        chain = [joined, *(_renamed(loop, env) for loop in chain[2:])]
+        chain = [one, *(_renamed(loop, env) for loop in chain[2:])]
     body = inner
     for loop, axis in zip(reversed(chain), _AXES, strict=False):
         body = Block((replace(loop, body=body, kind="bind", axis=f"global.{axis}"),))
@@ -84,7 +89,13 @@ def work_items(loops: Loops) -> Grid:
     if any((most := max_value(count)) is None or most > MOST_GROUPS for count in groups):
         raise BuildError("more work items than the axes of a GPU have room for", where=f"loops @{loops.name}")
     padded = (*groups, 1, 1, 1)[: len(_AXES)]
-    return Grid(replace(loops, body=body), local, (padded[0], padded[1], padded[2]))
+    loads, stores = buffers_used(body)
+    used = loads | stores
+    operands = tuple(k for k, p in enumerate(loops.params[:given]) if p.buffer.name in used)
+    own = loops.params[given:]
+    params = (*(_used(loops.params[k], stores) for k in operands), *own)
+    scratch = tuple(p.buffer.type.max_bytes for p in own)
+    return Grid(replace(loops, params=params, body=body), local, (padded[0], padded[1], padded[2]), operands, scratch)
 
 
 def _chain(loops: Loops) -> tuple[list[For], Block]:
@@ -100,14 +111,9 @@ def _chain(loops: Loops) -> tuple[list[For], Block]:
     return chain, block
 
 
-def _joined(outer: For, inner: For) -> tuple[For, Mapping[Var, Dim]]:
-    """One loop in place of two, and what their variables are in it."""
-    rows, extent = outer.hi - outer.lo, inner.hi - inner.lo
-    most = max_value(rows * extent)
-    var = Var(f"{outer.var.name}_{inner.var.name}", 0, max((most or 1) - 1, 1))
-    quotient = floordiv(var.expr, extent if prove_ge(extent, 1) is True else dmax(extent, 1))  # of 0 there is no item
-    env = {outer.var: quotient + outer.lo, inner.var: var.expr - quotient * extent + inner.lo}
-    return For(var, 0, rows * extent, Block(())), env
+def _used(param: Param, stores: set[str]) -> Param:
+    """A parameter as one kernel of a function uses it."""
+    return param if param.buffer.name in stores else replace(param, mode="read")
 
 
 def _renamed(loop: For, env: Mapping[Var, Dim]) -> For:

@@ -16,9 +16,9 @@ from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import walk
 from sdk.errors import BuildError
 
-__all__ = ["OPERANDS", "WORDS", "Code", "Kernels", "kernels"]
+__all__ = ["OPERANDS", "WORDS", "Code", "Kernels", "Launch", "kernels"]
 
-OPERANDS: Final = 12  # buffers of a kernel, and
+OPERANDS: Final = 16  # buffers of a kernel, and
 WORDS: Final = 32  # 32-bit words of its numbers with their offsets: SDK_GPU_OPERANDS and SDK_GPU_WORDS of the runtime
 _NEEDS: Final = {"f64": 2, "i64": 4, "u64": 4}  # SDK_GPU_NEEDS_*
 _NEEDS_OF_SPIRV: Final = {"Float64": 2, "Int64": 4, "StorageBuffer8BitAccess": 16, "StorageBuffer16BitAccess": 16}
@@ -70,12 +70,23 @@ class Code:
 
 
 @dataclass(frozen=True)
+class Launch:
+    """A kernel of a function: its number, its groups in the function's dims, which of the function's parameters it is
+    given, and the bytes of the arrays that it is given after them."""
+
+    kernel: int
+    groups: Groups
+    operands: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Kernels:
-    """All kernels in order; of each function the numbers of its own with the groups of each, in the function's dims,
-    or why there are none. Functions of unlike dims may share a kernel."""
+    """All kernels in order; of each function those to run in a row, or why there are none. Functions of unlike dims may
+    share a kernel."""
 
     codes: tuple[Code, ...]
-    of: Mapping[str, tuple[tuple[int, Groups], ...]]
+    of: Mapping[str, tuple[Launch, ...]]
     missing: Mapping[str, str]
 
 
@@ -98,7 +109,7 @@ def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
     why."""
     codes: list[Code] = []
     known: dict[object, int] = {}
-    of: dict[str, tuple[tuple[int, Groups], ...]] = {}
+    of: dict[str, tuple[Launch, ...]] = {}
     missing: dict[str, str] = {}
     for name, loops in functions.items():
         try:
@@ -111,7 +122,8 @@ def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
             if code.key not in known:
                 known[code.key] = len(codes)
                 codes.append(_named(code, identifier(f"{prefix}_{name}_{k}" if k else f"{prefix}_{name}")))
-            own.append((known[code.key], code.grid.groups))
+            grid = code.grid
+            own.append(Launch(known[code.key], grid.groups, grid.operands, grid.scratch))
         of[name] = tuple(own)
     return Kernels(tuple(codes), of, missing)
 

@@ -140,7 +140,7 @@ class GpuRunPrinter(RunPrinter):
         return [n for step in self.steps_on_gpu for n in step.numbers]
 
     def _groups(self) -> list[tuple[Dim, Dim, Dim]]:
-        return [g for step in self.steps_on_gpu for g in step.groups]
+        return [one.groups for step in self.steps_on_gpu for one in step.launches]
 
     def _tables_of_steps(self) -> list[str]:
         e, steps = self.entry, self.steps_on_gpu
@@ -161,14 +161,15 @@ class GpuRunPrinter(RunPrinter):
         tables = [
             _table("sdk_gpu_step_t", f"{name}_steps", self._step_rows(steps)),
             _table("sdk_gpu_operand_t", f"{name}_operands", operands),
-            _table("uint16_t", f"{name}_kernels", [f"{k}u" for s in steps for k in s.kernels]),
+            _table("sdk_gpu_dispatch_t", f"{name}_dispatches", _dispatch_rows(steps)),
+            _table("uint16_t", f"{name}_uses", [f"{k}u" for s in steps for one in s.launches for k in one.operands]),
             _table("sdk_gpu_place_t", f"{name}_places", places),
             _table("int32_t", f"{name}_numbers", [str(_number(n)) for n in self._numbers()]),
             _table("uint32_t", f"{name}_groups", groups, "[3]"),
             _table("sdk_gpu_port_t", f"{name}_ports", ports),
             _table("int32_t", f"{name}_dims", dims),
         ]
-        own = ("steps", "operands", "kernels", "places", "numbers", "groups")
+        own = ("steps", "operands", "dispatches", "uses", "places", "numbers", "groups")
         rows = [
             quoted(self.plan.name), *(f"{name}_{t}" for t in own),
             f"{name}_ports", f"{name}_ports + {count}", f"{name}_dims", f"{len(steps)}u", f"{len(operands)}u",
@@ -187,11 +188,20 @@ class GpuRunPrinter(RunPrinter):
         for k, step in enumerate(steps):
             what = ", ".join(step.stmt.ops) or step.stmt.callee if isinstance(step.stmt, PlanCall) else "copy"
             where = f" as C: {step.why}" if step.why else ""
-            sizes = len(step.operands), len(step.numbers), len(step.kernels)
+            sizes = len(step.operands), len(step.numbers), len(step.launches)
             text = ", ".join(f"{n}u" for n in (operand, number, dispatch, *sizes))
             rows.append(f"{{{text}}} /* {k}: {comment(what + where)} */")
             operand, number, dispatch = operand + sizes[0], number + sizes[1], dispatch + sizes[2]
         return rows
+
+
+def _dispatch_rows(steps: Sequence[Step]) -> list[str]:
+    """The kernel of each dispatch, and where what it is given begins."""
+    rows, use = [], 0
+    for one in (launch for step in steps for launch in step.launches):
+        rows.append(f"{{{use}u, {one.kernel}u}}")
+        use += len(one.operands)
+    return rows
 
 
 def _number(dim: Dim) -> int:

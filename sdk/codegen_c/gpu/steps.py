@@ -8,7 +8,7 @@ from typing import Final
 
 from sdk.codegen_c.c99.weights import Weights
 from sdk.codegen_c.gpu.grid import GROUP, MOST_GROUPS, parallel
-from sdk.codegen_c.gpu.kernels import Kernels
+from sdk.codegen_c.gpu.kernels import Kernels, Launch
 from sdk.compiler.ir.loops import Block, Buffer, For, Load, Loops, Param, Store
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait
@@ -18,11 +18,22 @@ from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.sym import Dim, Var, floordiv, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
-__all__ = ["Constants", "Operand", "Step", "check_plan", "constants", "copying", "functions_of", "steps_of"]
+__all__ = [
+    "Constants",
+    "Operand",
+    "Step",
+    "check_plan",
+    "constants",
+    "copying",
+    "functions_of",
+    "scratch_bytes",
+    "steps_of",
+]
 
-ARENA: Final = 0
+ARENA: Final = 0  # regions by number, as the runtime has them
 STATE: Final = 1
-CONSTANTS: Final = 2
+SCRATCH: Final = 2  # of the device alone: what work items have no room for
+CONSTANTS: Final = 3
 SHARD: Final = 128 << 20  # bytes of a buffer of constants: what many drivers show a kernel of one
 _ALIGN: Final = 256  # of constants: what the strictest drivers want of an offset
 
@@ -49,14 +60,13 @@ class Operand:
 
 @dataclass(frozen=True)
 class Step:
-    """One statement: its operands, the numbers for its kernels, the kernels and the groups of each. Without kernels it
-    runs as C, for the reason that ``why`` gives."""
+    """One statement: its operands, the numbers for its kernels, and these with what each is given of the operands.
+    Without kernels it runs as C, for the reason that ``why`` gives."""
 
     stmt: PlanCall | Copy
     operands: tuple[Operand, ...]
     numbers: tuple[Dim, ...]
-    kernels: tuple[int, ...]
-    groups: tuple[tuple[Dim, Dim, Dim], ...]
+    launches: tuple[Launch, ...] = ()
     why: str = ""
 
 
@@ -153,14 +163,14 @@ def _call(
     if call.extern:
         written = extern_outputs(module, plan)[call.index]
         operands = [_operand(plan, plan.buffer(n), weights, places, True, n in written) for n in call.args]
-        return Step(call, tuple(operands), (), (), (), f"{call.callee} is a function of a library")
+        return Step(call, tuple(operands), (), (), f"{call.callee} is a function of a library")
     loops = module.loops[call.callee]
     operands = [
         _operand(plan, plan.buffer(n), weights, places, p.mode != "write", p.mode != "read")
         for p, n in zip(loops.params, call.args, strict=True)
     ]
     if (why := _ordered(plan, call, loops)) is not None:
-        return Step(call, tuple(operands), (), (), (), why)
+        return Step(call, tuple(operands), (), (), why)
     env: dict[Var, Dim] = dict(zip(loops.dims, call.dims, strict=True))
     numbers = [*call.dims]
     if loops.rows is not None:
@@ -197,12 +207,12 @@ def _copy(plan: Plan, stmt: Copy, kernels: Kernels, weights: Weights, places: Co
     a, b = _operand(plan, src, weights, places, True, False), _operand(plan, dst, weights, places, False, True)
     a, b = (Operand(x.region, x.offset, a.bytes, dtype("u8"), x.reads, x.writes) for x in (a, b))
     if _held(plan, src) == _held(plan, dst):
-        return Step(stmt, (a, b), (), (), (), "a copy between places that may overlap")
+        return Step(stmt, (a, b), (), (), "a copy between places that may overlap")
     kind = _copied(plan, stmt)
     count = floordiv(a.bytes, kind.nbytes)
     loops = copying(kind)
     if prove_ge(loops.dims[0].hi, count) is not True:
-        return Step(stmt, (a, b), (), (), (), f"a copy of {count} elements")
+        return Step(stmt, (a, b), (), (), f"a copy of {count} elements")
     return _step(stmt, _copy_name(kind), (a, b), (count,), {loops.dims[0]: count}, kernels)
 
 
@@ -214,10 +224,22 @@ def _step(
     env: Mapping[Var, Dim],
     kernels: Kernels,
 ) -> Step:
-    own = kernels.of.get(function, ())
+    launches = []
+    beyond: list[Operand] = []
+    for own in kernels.of.get(function, ()):
+        x, y, z = (substitute(g, env) for g in own.groups)
+        first = len(operands) + len(beyond)
+        at = 0
+        for size in own.scratch:
+            beyond.append(Operand(SCRATCH, at, size, dtype("u8"), False, True))
+            at += -(-size // _ALIGN) * _ALIGN
+        given = (*own.operands, *range(first, first + len(own.scratch)))
+        launches.append(Launch(own.kernel, (x, y, z), given, own.scratch))
     why = kernels.missing.get(function, "")
-    groups = []
-    for _, grid in own:
-        x, y, z = (substitute(g, env) for g in grid)
-        groups.append((x, y, z))
-    return Step(stmt, operands, numbers, tuple(k for k, _ in own), tuple(groups), why)
+    return Step(stmt, (*operands, *beyond), numbers, tuple(launches), why)
+
+
+def scratch_bytes(kernels: Kernels) -> int:
+    """The most that a dispatch takes of the region of scratch."""
+    launches = (one for own in kernels.of.values() for one in own)
+    return max((sum(-(-size // _ALIGN) * _ALIGN for size in one.scratch) for one in launches), default=0)
