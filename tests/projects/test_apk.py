@@ -60,18 +60,21 @@ def test_resources(tmp_path: Path, need_tool) -> None:
 def test_an_apk(tmp_path: Path, need_tool) -> None:
     """Signed for Android 8 and newer, libraries uncompressed at multiples of 16 KB, of both instruction sets."""
     project = tmp_path / "p"
-    line = ["new", "android", str(DIGITS), "--name", "digits", "--set", f"package={PACKAGE}", "-o", str(project)]
-    assert run_command(line) == 0
+    line = ["new", "android", str(DIGITS), "--name", "digits", "--set", f"package={PACKAGE}", "--weights", "file"]
+    assert run_command([*line, "-o", str(project)]) == 0
     stored: dict[str, bytes] = {}
     for abi in TARGETS:
         (tmp_path / abi).mkdir()
         library = link_android(project, "digits", abi, tmp_path / abi)
         assert symbols_of(library)[0] == {"JNI_OnLoad"}
         stored[f"lib/{abi}/{library.name}"] = library.read_bytes()
+    assets = sorted((project / "model" / "src" / "main" / "assets").iterdir())
+    assert len(assets) == 3
+    weights = {f"assets/{path.name}": path.read_bytes() for path in assets}
     dex = dexed(project, kotlin(tmp_path / "coroutines"), tmp_path)
     plain, signed = tmp_path / "plain.apk", tmp_path / "signed.apk"
     linked_resources(project, need_tool, tmp_path / "linked.apk")
-    packed(tmp_path / "linked.apk", {"classes.dex": dex}, stored, plain)
+    packed(tmp_path / "linked.apk", {"classes.dex": dex}, stored, weights, plain)
     run([need_tool("zipalign"), "-c", "-p", "4", plain])
     key = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]
     run([need_tool("openssl"), *key, "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"])
@@ -83,11 +86,12 @@ def test_an_apk(tmp_path: Path, need_tool) -> None:
     said = run([apksigner, "verify", "--verbose", "--min-sdk-version", "26", signed]).stdout
     assert "Verified using v2 scheme (APK Signature Scheme v2): true" in said
     assert "Verified using v3 scheme (APK Signature Scheme v3): true" in said
-    assert {name for name, _ in places(signed)} == {name for name, _ in places(plain)} >= {*stored, "classes.dex"}
+    names = {name for name, _ in places(signed)}
+    assert names == {name for name, _ in places(plain)} >= {*stored, *weights, "classes.dex"}
     for name, at in places(signed):
-        if name in stored:
-            assert at % PAGE == 0
-            assert signed.read_bytes()[at : at + len(stored[name])] == stored[name]
+        if data := (stored | weights).get(name):
+            assert at % (PAGE if name in stored else 4) == 0
+            assert signed.read_bytes()[at : at + len(data)] == data
     said = run([need_tool("aapt2"), "dump", "badging", signed]).stdout
     assert "native-code: " + " ".join(f"'{abi}'" for abi in sorted(TARGETS)) in said
     spoiled = bytearray(signed.read_bytes())
@@ -101,7 +105,8 @@ def test_an_apk(tmp_path: Path, need_tool) -> None:
 def dexed(project: Path, tools: Kotlin, folder: Path) -> bytes:
     """What Android runs: the library's Kotlin, the demo, a screen, and what they need of Kotlin's own."""
     screen = folder / "MainActivity.kt"
-    screen.write_text((SOURCES / "PlainActivity.kt").read_text().replace("PACKAGE", PACKAGE))
+    text = (SOURCES / "PlainActivity.kt").read_text()
+    screen.write_text(text.replace("PACKAGE", PACKAGE).replace("DEMO", "Demo(this)"))
     model = sorted((project / "model" / "src" / "main" / "kotlin").rglob("*.kt"))
     demo = project / "app" / "src" / "main" / "kotlin" / "Demo.kt"
     classes, out = folder / "classes", folder / "dex.zip"
@@ -121,7 +126,7 @@ def dexed(project: Path, tools: Kotlin, folder: Path) -> bytes:
     assert dex.startswith(b"dex\n")
     assert struct.unpack_from("<I", dex, 32) == (len(dex),)
     owned = PACKAGE.replace(".", "/")
-    for name in ("MainActivity", "Demo", "model/Model", "model/Native"):
+    for name in ("MainActivity", "Demo", "model/Model", "model/Native", "model/Weights"):
         assert f"L{owned}/{name};".encode() in dex
     assert b"\0\x18Landroid/os/SystemClock;\0" in dex  # called, as Android has it: without an instance
     assert b"Landroid/os/SystemClock;\0\x22" not in dex
@@ -135,15 +140,20 @@ def d8() -> Path:
     return found
 
 
-def packed(linked: Path, deflated: Mapping[str, bytes], stored: Mapping[str, bytes], out: Path) -> None:
-    """An APK of what aapt2 made, with more files; what is stored begins at multiples of a page, and says so."""
+def packed(
+    linked: Path, deflated: Mapping[str, bytes], paged: Mapping[str, bytes], stored: Mapping[str, bytes], out: Path
+) -> None:
+    """An APK of what aapt2 made, with more files; those that are not compressed begin at multiples of a page or of 4,
+    and say so."""
     with zipfile.ZipFile(linked) as given, zipfile.ZipFile(out, "w") as made:
         for info in given.infolist():
             made.writestr(info, given.read(info)) if info.compress_type else _store(made, info.filename, given, 4)
         for name, data in deflated.items():
             made.writestr(name, data, zipfile.ZIP_DEFLATED)
-        for name, data in stored.items():
+        for name, data in paged.items():
             _store(made, name, data, PAGE)
+        for name, data in stored.items():
+            _store(made, name, data, 4)
 
 
 def _store(file: zipfile.ZipFile, name: str, data: bytes | zipfile.ZipFile, multiple: int) -> None:

@@ -40,6 +40,8 @@ KINDS = [
     ("INT32", "0.0001", "0"),
 ]  # fmt: skip
 # A heap that is all there from the beginning and a compiler that takes little: what grows is the C's.
+ANDROID = ("SystemClock", "Context", "AssetManager")  # files that stand for classes of Android's
+CONTEXT = "android.content.Context()"
 HEAP = "-Xms64m -Xmx64m -XX:+AlwaysPreTouch -XX:MaxDirectMemorySize=16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SUMS = [f"[{', '.join(f'{k}.0' for k in range(1, n + 1))}]" for n in range(5)]
 # Of Streams.kt: "still" is the fifth sum of an instance, "shared" that after 160 more.
@@ -59,6 +61,7 @@ class App:
     call: str
     dims: str = ""
     value: str = "it % 7f - 3f"
+    mapped: bool = False
 
 
 @pytest.mark.slow
@@ -72,6 +75,7 @@ def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
         "whole": App([str(DIGITS)], 64, "run(Model.Inputs(inputs[0])).digit"),
         "batch": App(batch, 3 * 64, "run(Model.Inputs(inputs[0], 3)).digit", "3"),
         "state": App([str(tmp_path / "sum.ir")], 1024, "run(Model.Inputs(inputs[0])).sum", value="0f"),
+        "mapped": App([*batch, "--weights", "file"], 64, "run(Model.Inputs(inputs[0], 1)).digit", "1", mapped=True),
         "words": App(two_entries(tmp_path), 2 * 4, "runFun(Model.FunInputs(inputs[0], 2)).when_x", "2"),
     }
     for name, app in apps.items():
@@ -85,11 +89,14 @@ def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
         for path in (tmp_path / name).rglob("*.kt")
         if path.name not in ("GoldenTest.kt", "MainActivity.kt")  # which want Android's libraries
     ]
-    classes = tools.compile(tmp_path / "whole", [*sources, SOURCES / "SystemClock.kt"], tmp_path / "classes")
+    sources += [SOURCES / f"{name}.kt" for name in ANDROID]
+    classes = tools.compile(tmp_path / "whole", sources, tmp_path / "classes")
+    properties = with_weights(tmp_path / "mapped", 128)
 
     def said(name: str, checks: str, *words: object) -> list[str]:
-        library = f"-Djava.library.path={tmp_path / name / 'lib'}"
-        line = ["-Xcheck:jni", *HEAP.split(), library, "-cp", classes, f"org.acme.{name}.checks.{checks}Kt", *words]
+        given = [f"-Djava.library.path={tmp_path / name / 'lib'}"]
+        given += [f"-D{key}={value}" for key, value in properties.items()]
+        line = ["-Xcheck:jni", *HEAP.split(), *given, "-cp", classes, f"org.acme.{name}.checks.{checks}Kt", *words]
         return run_java(java, line).splitlines()
 
     for name, app in apps.items():
@@ -101,6 +108,7 @@ def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
             "shared 8", "coroutines 8", "short -10", "few -1", f"dims {-16 if app.dims else 0}", "heap true",
             "after true", f"demo {2 if name == 'words' else 1}", "closed true",
         ], name  # fmt: skip
+    check_mapped(tmp_path / "mapped", properties, lambda *words: said("mapped", "Mapped", *words))
     assert without_growth(said("state", "Streams")) == STREAMED
     check_types(tmp_path, lambda *words: said("whole", "Types", *words))
 
@@ -117,18 +125,26 @@ def put_checks(project: Path, name: str, app: App) -> None:
     """Puts the checks beside the tests of a project, filled in."""
     filled = {"PACKAGE": f"org.acme.{name}", "DIMS": app.dims, "ELEMENTS": str(app.elements)}
     filled |= {"VALUE": app.value, "CALL": app.call}
+    filled |= {"OPEN": "Model(weights)" if app.mapped else "Model()", "DEMO": f"Demo({CONTEXT if app.mapped else ''})"}
     wanted = ["Checks.kt", *(["Streams.kt"] if name == "state" else []), *(["Types.kt"] if name == "whole" else [])]
+    wanted += ["Mapped.kt"] if app.mapped else []
     for file in wanted:
         head, package, code = (SOURCES / file).read_text().partition("package PACKAGE")
         code = re.sub(rf"\b({'|'.join(filled)})\b", lambda word: filled[word[0]], package + code)
         (project / file).write_text(head + code)
     pages = {"readme": project / "README.md"} | ({"page": ROOT / "docs" / "android.md"} if name == "whole" else {})
-    text = f'@file:Suppress("UNUSED_VARIABLE")\npackage org.acme.{name}.checks\nimport org.acme.{name}.model.Model\n'
+    text = f'@file:Suppress("UNUSED_VARIABLE")\npackage org.acme.{name}.checks\n'
+    used = ["Model", "Weights"] if app.mapped else ["Model"]
+    text += "".join(f"import org.acme.{name}.model.{one}\n" for one in used)
     for title, page in pages.items():
         (code,) = re.findall(r"```kotlin\n(.*?)```", page.read_text(), re.DOTALL)
         given = ", ".join(f"{own}: java.nio.ByteBuffer" for own in re.findall(r"([\w`]+) = \1[,)]", code))
+        given += f", context: {CONTEXT[:-2]}" if app.mapped else ""
         text += f"suspend fun {title}({given if title == 'readme' else ''}) {{\n{code}}}\n"
     (project / "Pages.kt").write_text(text)
+    if app.mapped:
+        own = f"package org.acme.{name}.checks\nval weights = org.acme.{name}.model.Weights.of({CONTEXT})\n"
+        (project / "Opened.kt").write_text(own)
 
 
 def link(project: Path, cmake: str, gcc: str, java: Path) -> None:
@@ -141,6 +157,35 @@ def link(project: Path, cmake: str, gcc: str, java: Path) -> None:
     cpp, out = project / "model" / "src" / "main" / "cpp", project / "build"
     run([cmake, "-S", cpp, "-B", out, *(f"-D{key}={value}" for key, value in define.items())])
     run([cmake, "--build", out])
+
+
+def with_weights(project: Path, start: int) -> dict[str, str]:
+    """An APK whose asset, the weights of this machine, begins at ``start``, and an empty folder for an app's files: as
+    properties for Context.kt."""
+    header = (project / "model" / "src" / "main" / "cpp" / ABIS[platform.machine()] / "mapped.h").read_text()
+    (sha,) = re.findall(r'_WEIGHTS_SHA256 "(\w+)"', header)
+    (asset,) = (project / "model" / "src" / "main" / "assets").glob(f"mapped-{sha[:16]}.weights")
+    files = project / f"files{start}"
+    files.mkdir()
+    apk = project / f"{start}.apk"
+    apk.write_bytes(bytes(start) + asset.read_bytes())
+    return {"apk": str(apk), "files": str(files), "start": str(start), "asset": asset.name}
+
+
+def check_mapped(project: Path, properties: dict[str, str], said: Callable[..., list[str]]) -> None:
+    """Weights that are mapped in the APK, and such as do not lie at a multiple of 64 there, which are copied once."""
+    asset = project / "model" / "src" / "main" / "assets" / properties["asset"]
+    golden = project / "model" / "src" / "androidTest" / "assets" / "golden.bin"
+    cases = int.from_bytes(golden.read_bytes()[:4], "little")
+    for start in (128, 132):
+        properties.update(properties if start == 128 else with_weights(project, start))
+        copied = [] if start == 128 else [asset.name]
+        assert said(golden, asset) == [
+            f"asset {cases} [{', '.join(copied)}]", f"again {cases} true", f"file {cases}", "threads 8", "short -6 -6",
+            "spoiled -6", "empty -6", "none true", "absent true",
+        ]  # fmt: skip
+        assert [path.name for path in Path(properties["files"]).iterdir()] == copied
+        assert all((Path(properties["files"]) / name).read_bytes() == asset.read_bytes() for name in copied)
 
 
 def check_types(folder: Path, said: Callable[..., list[str]]) -> None:

@@ -9,7 +9,7 @@ import kotlinx.coroutines.runBlocking
 class MainActivity : Activity() {
     override fun onCreate(savedInstanceState: Bundle?) {
         super.onCreate(savedInstanceState)
-        val said = Demo().use { demo -> runBlocking { demo.run() } }
+        val said = DEMO.use { demo -> runBlocking { demo.run() } }
         setContentView(TextView(this).apply { text = said.joinToString("\n") { it.toFloatArray().contentToString() } })
     }
 }

@@ -5,4 +5,8 @@ public class Activity extends android.content.Context {
     protected void onCreate(android.os.Bundle saved) {}
 
     public void setContentView(android.view.View view) {}
+
+    public native android.content.res.AssetManager getAssets();
+
+    public native java.io.File getNoBackupFilesDir();
 }
