@@ -225,7 +225,7 @@ def test_weights_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need_
     assert run_command([*line, "--force"]) == 0
     pack = tmp_path / "p" / "weights"
     assert {path.name: path.read_bytes() for path in (pack / "src" / "main" / "assets").iterdir()} == assets
-    assert not (cpp.parent / "assets").exists()
+    assert not list((cpp.parent / "assets").glob("*"))
     assert 'include(":app", ":model", ":weights")' in gradle.read_text()
     assert "libs.plugins.android.asset.pack" in (pack / "build.gradle.kts").read_text()
     assert "android-asset-pack" in (tmp_path / "p" / "gradle" / "libs.versions.toml").read_text()

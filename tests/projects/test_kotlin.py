@@ -132,19 +132,28 @@ def put_checks(project: Path, name: str, app: App) -> None:
         head, package, code = (SOURCES / file).read_text().partition("package PACKAGE")
         code = re.sub(rf"\b({'|'.join(filled)})\b", lambda word: filled[word[0]], package + code)
         (project / file).write_text(head + code)
-    pages = {"readme": project / "README.md"} | ({"page": ROOT / "docs" / "android.md"} if name == "whole" else {})
+    (readme,) = kotlin_of(project / "README.md")
+    plain, files = kotlin_of(ROOT / "docs" / "android.md")
+    context = f"context: {CONTEXT[:-2]}"
+    given = [f"{own}: java.nio.ByteBuffer" for own in re.findall(r"([\w`]+) = \1[,)]", readme)]
+    pages = [("readme", readme, [*given, *([context] if app.mapped else [])])]
+    pages += [("page", plain, [])] if name == "whole" else []
+    pages += [("page", files, [context, "inputs: Model.Inputs"])] if app.mapped else []
+    used = [f"org.acme.{name}.model.Model"]
+    if app.mapped:
+        used += [f"org.acme.{name}.model.Weights", "kotlinx.coroutines.Dispatchers", "kotlinx.coroutines.withContext"]
     text = f'@file:Suppress("UNUSED_VARIABLE")\npackage org.acme.{name}.checks\n'
-    used = ["Model", "Weights"] if app.mapped else ["Model"]
-    text += "".join(f"import org.acme.{name}.model.{one}\n" for one in used)
-    for title, page in pages.items():
-        (code,) = re.findall(r"```kotlin\n(.*?)```", page.read_text(), re.DOTALL)
-        given = ", ".join(f"{own}: java.nio.ByteBuffer" for own in re.findall(r"([\w`]+) = \1[,)]", code))
-        given += f", context: {CONTEXT[:-2]}" if app.mapped else ""
-        text += f"suspend fun {title}({given if title == 'readme' else ''}) {{\n{code}}}\n"
+    text += "".join(f"import {one}\n" for one in used)
+    text += "".join(f"suspend fun {title}({', '.join(given)}) {{\n{code}}}\n" for title, code, given in pages)
     (project / "Pages.kt").write_text(text)
     if app.mapped:
         own = f"package org.acme.{name}.checks\nval weights = org.acme.{name}.model.Weights.of({CONTEXT})\n"
         (project / "Opened.kt").write_text(own)
+
+
+def kotlin_of(page: Path) -> list[str]:
+    """The blocks of Kotlin of a page."""
+    return re.findall(r"```kotlin\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 def link(project: Path, cmake: str, gcc: str, java: Path) -> None:
