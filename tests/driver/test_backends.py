@@ -59,7 +59,7 @@ def test_a_board_without_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sdk.codegen_c, "backends", lambda: idle)
     with pytest.raises(UsageError, match="no backend's code runs on host") as caught:
         usual_backend(load_board("host"))
-    assert caught.value.hint == "--backend null or opencl or spirv"
+    assert caught.value.hint == "--backend null or opencl or spirv or wgsl"
 
 
 def test_records_import_no_code() -> None:

@@ -62,6 +62,15 @@ def pocl() -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture(scope="session")
+def webgpu() -> Iterator[Callable[..., Any]]:
+    """Calls a function in a process where `wgpu` finds lavapipe."""
+    drivers = ":".join(map(str, Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json")))
+    assert drivers, "lavapipe is missing: install the Debian package mesa-vulkan-drivers"
+    with process({"VK_ICD_FILENAMES": drivers}) as pool:
+        yield lambda function, *given: in_process(pool, function, *given)
+
+
+@pytest.fixture(scope="session")
 def lying(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """``lying(lie, function, ...)``: the same where the OpenCL library lies; "" is the truth, "none": there is none."""
     folder, real = shim(tmp_path_factory, "lying_opencl.c", LOADER)

@@ -64,7 +64,7 @@ class Regions:
         assembly together, and their lines."""
         block = len(list(takewhile(lambda stmt: thumb.selectable(stmt, self.names), stmts)))
         sums = len(list(takewhile(self._is_sum, stmts[:block])))
-        for count in dict.fromkeys((block, sums)):
+        for count in filter(None, dict.fromkeys((block, sums))):
             dead = own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}
             found = self._best(partial(thumb.select, stmts[:count], self.names, dead=dead), None, 1, self._worth)
             if found is not None and self.holds(found, stmts[:count], dead):

@@ -42,7 +42,7 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.types import I8, I32, DType
-from sdk.compiler.ir.walk import buffers_used, dims_used, walk
+from sdk.compiler.ir.walk import buffers_used, dims_used, statements, walk
 from sdk.compiler.sym import Dim, Var, evaluate, flat_index, floordiv, free_vars, max_value, product
 from sdk.errors import BuildError
 
@@ -145,7 +145,9 @@ class _Printer:
     def _alone(self) -> str:
         """``restrict`` for scratch of a window too large for registers. What many tiles read of less, or of 16-bit
         rows, compilers would keep over the stores of results, in more registers than there are."""
-        buffers = (n.buffer for n in walk(self.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
+        buffers = (
+            n.buffer for n in statements(self.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch"
+        )
         size = sum(b.dtype.nbytes * (max_value(product(b.shape)) or 0) for b in buffers)
         wide = any(isinstance(s, Widen) for p in self.loops.params for s in p.layout.steps)
         return "restrict " if size >= _WINDOW_BYTES and not wide else ""
@@ -333,9 +335,7 @@ class _Printer:
             if isinstance(arg, Load):
                 place = self.places[arg.buffer]
                 const = (
-                    "const "
-                    if any(p.mode == "read" and p.buffer is place.buffer for p in self.loops.params)
-                    else ""
+                    "const " if any(p.mode == "read" and p.buffer is place.buffer for p in self.loops.params) else ""
                 )
                 types.append(f"{const}{scalar_name(arg.dtype)} *")
                 texts.append(f"&{place.c_name}[{self.addresses.offset(place, arg.index)}]")
@@ -365,9 +365,7 @@ class _Printer:
             return
         size = buffer.type.max_bytes
         if size > _LOCAL_BYTES:
-            raise BuildError(
-                f"local array {buffer.name} has {size} bytes; the stack takes at most {_LOCAL_BYTES}"
-            )
+            raise BuildError(f"local array {buffer.name} has {size} bytes; the stack takes at most {_LOCAL_BYTES}")
         self._line(f"{scalar_name(buffer.dtype)} {c_name}[{size // buffer.dtype.scalar.nbytes}];")
 
     def _registers(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> Place:
@@ -377,9 +375,7 @@ class _Printer:
         uses, types = register_uses(buffer, rest, buffer.name in self.wide)
         constant = all(isinstance(d, int) for index in uses for d in index)
         if len(types) != 1:
-            raise BuildError(
-                f"register buffer {buffer.name} is used as {' and '.join(sorted(map(str, types)))}"
-            )
+            raise BuildError(f"register buffer {buffer.name} is used as {' and '.join(sorted(map(str, types)))}")
         (element,) = types
         type = self._mask_type(buffer, element, rest) if _is_mask(element) else self.unit.value_type(element)
         if not constant:

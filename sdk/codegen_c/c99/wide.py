@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from sdk.compiler.ir.loops import Alloc, Atomic, Block, Buffer, Load, Stmt, Store
 from sdk.compiler.ir.types import DType
-from sdk.compiler.ir.walk import buffers_used, walk
+from sdk.compiler.ir.walk import buffers_used, statements, walk
 from sdk.compiler.sym import Dim, prove_eq
 
 __all__ = ["follow", "parts", "register_uses", "straight_runs", "wide_registers"]
@@ -15,8 +15,8 @@ __all__ = ["follow", "parts", "register_uses", "straight_runs", "wide_registers"
 
 def wide_registers(body: Block) -> frozenset[str]:
     """The register buffers of scalars that are stored as vectors read from memory, and used one by one."""
-    mine = {n.buffer.name for n in walk(body) if isinstance(n, Alloc) and n.buffer.space == "register"}
-    stores = [n for n in walk(body) if isinstance(n, Store) and n.buffer in mine and n.value.dtype.lanes > 1]
+    mine = {n.buffer.name for n in statements(body) if isinstance(n, Alloc) and n.buffer.space == "register"}
+    stores = [n for n in statements(body) if isinstance(n, Store) and n.buffer in mine and n.value.dtype.lanes > 1]
     single = {n.buffer for n in walk(body) if isinstance(n, Load) and n.dtype.lanes == 1}
     plain = {n.buffer for n in stores if not isinstance(n.value, Load) or n.value.count is not None}
     return frozenset({n.buffer for n in stores} & single - plain)
@@ -28,9 +28,7 @@ def parts(store: Store) -> list[tuple[Dim, ...]]:
     return [(*outer, last + k) for k in range(store.value.dtype.lanes)]
 
 
-def register_uses(
-    buffer: Buffer, stmts: Sequence[Stmt], wide: bool
-) -> tuple[dict[tuple[Dim, ...], bool], set[DType]]:
+def register_uses(buffer: Buffer, stmts: Sequence[Stmt], wide: bool) -> tuple[dict[tuple[Dim, ...], bool], set[DType]]:
     """The indices at which statements use a register buffer, in order, each with whether a plain store comes first; and
     the types it is used as. ``wide``: vectors are stored to it as scalars."""
     uses: dict[tuple[Dim, ...], bool] = {}

@@ -27,7 +27,7 @@ from sdk.compiler.ir.loops import (
     Store,
 )
 from sdk.compiler.ir.types import DType
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars
 from sdk.errors import BuildError
 
@@ -182,7 +182,7 @@ class _Printer:
         extent = stmt.hi - stmt.lo
         if self.extents.setdefault(stmt.axis, extent) != extent:
             raise BuildError(f"two loops of unlike extent are bound to {stmt.axis}")
-        inner = {s.var for s in walk(self.loops.body) if isinstance(s, For)}
+        inner = {s.var for s in statements(self.loops.body) if isinstance(s, For)}
         if free_vars(extent) & inner:
             raise BuildError(f"the extent {extent} of {var} on {stmt.axis} depends on a loop")
         self._line("{")

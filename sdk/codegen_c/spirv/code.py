@@ -8,9 +8,9 @@ from typing import Final
 
 from sdk.codegen_c.spirv.words import GLSL, STORAGE, Words
 
-__all__ = ["Code"]
+__all__ = ["REAL", "Code"]
 
-_REAL: Final = frozenset({"FAdd", "FSub", "FMul", "FDiv"})
+REAL: Final = frozenset({"FAdd", "FSub", "FMul", "FDiv"})
 _NONE, _UNROLL, _DONT_UNROLL = 0, 1, 2
 
 
@@ -35,10 +35,14 @@ class Code:
             if key in scope:
                 return scope[key]
         found = self._scopes[-1][key] = self.words.new()
-        self._body += self.words.instruction(name, type, found, *operands)
-        if self.exact and name in _REAL:
-            self.words.decorate(found, "NoContraction")
+        self._put(name, type, found, *operands)
         return found
+
+    def _put(self, name: str, type: int, found: int, *operands: int) -> None:
+        """Adds the instruction whose result is ``found``."""
+        self._body += self.words.instruction(name, type, found, *operands)
+        if self.exact and name in REAL:
+            self.words.decorate(found, "NoContraction")
 
     def glsl(self, name: str, type: int, *operands: int) -> int:
         """The result of a function of GLSL.std.450."""
@@ -51,7 +55,7 @@ class Code:
     def fresh(self, name: str, type: int, *operands: int) -> int:
         """The result of an instruction that is run whenever it stands: a load, an atomic."""
         found = self.words.new()
-        self._body += self.words.instruction(name, type, found, *operands)
+        self._put(name, type, found, *operands)
         return found
 
     def variable(self, type: int) -> int:

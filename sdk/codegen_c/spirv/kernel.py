@@ -7,21 +7,23 @@ axis takes as many steps as it needs with the items or groups that were launched
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from sdk.codegen_c.spirv.code import Code
 from sdk.codegen_c.spirv.memory import Features, Memory
+from sdk.codegen_c.spirv.scalars import Scalars
 from sdk.codegen_c.spirv.values import Values
 from sdk.codegen_c.spirv.words import BUILTINS, Words
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Eval, For, If, Let, Load, Loops, Op, Stmt, Store
 from sdk.compiler.ir.types import I32, U32
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.sym import Dim, free_vars, max_value
 from sdk.errors import BuildError
 
-__all__ = ["GROUP", "MOST_WORDS", "Kernel", "make_kernel"]
+__all__ = ["GROUP", "MOST_WORDS", "Kernel", "Printer", "make_kernel"]
 
 MOST_WORDS: Final = 32  # of push constants: what every device has room for
 MOST_STEPS: Final = 65000  # of all loops of an item: llvmpipe ends loops after 65,535 in all, without a word
@@ -58,25 +60,47 @@ def make_kernel(loops: Loops, features: Features | None = None) -> Kernel:
         BuildError: a construct without a form, named with the function.
     """
     try:
-        return _Printer(loops, features or Features()).kernel()
+        return Printer(loops, Code(Words()), partial(Memory, features=features or Features())).kernel()
     except BuildError as error:
         raise BuildError(
             error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint or _HINT
         ) from error
 
 
-class _Printer:
-    def __init__(self, loops: Loops, features: Features) -> None:
-        self.loops = loops
-        self.words = Words()
-        self.code = Code(self.words)
+class Printer:
+    """Emits a function into ``code``; ``memory`` makes what emits its accesses. Groups have ``group`` items by axis
+    where the kernel does not say it."""
+
+    def __init__(
+        self,
+        loops: Loops,
+        code: Code,
+        memory: Callable[[Code, Scalars], Memory],
+        group: tuple[int, int, int] = (GROUP, 1, 1),
+    ) -> None:
+        self.loops, self.code, self.words, self.group = loops, code, code.words, group
         self.values = Values(self.code, self._load)
-        self.memory = Memory(self.code, self.values.scalars, features)
-        self.extents = _extents(loops)
         self.scalars = self.values.scalars
+        self.memory = memory(self.code, self.scalars)
+        self.extents = _extents(loops)
 
     def kernel(self) -> Kernel:
         """The module and what launches it."""
+        usual, count = self.emit()
+        main, function = self.code.function()
+        return Kernel(
+            self.loops.name,
+            self.words.module(main, function, usual),
+            self.extents,
+            usual,
+            tuple(p.mode != "read" for p in self.loops.params),
+            count,
+            self.memory.local_bytes,
+            self.words.capabilities,
+        )
+
+    def emit(self) -> tuple[tuple[int, int, int], int]:
+        """Emits all statements: how large groups are, and how many words the kernel is given."""
         numbers = [*self.loops.dims, *((self.loops.rows.lo, self.loops.rows.hi) if self.loops.rows else ())]
         count = len(self.loops.params) + len(numbers)
         if count > MOST_WORDS:
@@ -89,7 +113,8 @@ class _Printer:
         # unrolled around arrays of an item, the compilers of drivers take minutes for a recurrent layer
         self.code.rolled = any(isinstance(s, Alloc) and s.buffer.shape for s in walk(self.loops.body))
         sizes = (self._fixed("x"), self._fixed("y"), self._fixed("z"))
-        usual = (sizes[0] or GROUP, sizes[1] or 1, sizes[2] or 1)
+        x, y, z = (size or usual for size, usual in zip(sizes, self.group, strict=True))
+        usual = (x, y, z)
         self.sizes = self.words.group_size(sizes, usual)
         push = self.memory.push(count)
         for k, param in enumerate(self.loops.params):
@@ -98,19 +123,11 @@ class _Printer:
             self.values.names[var.name] = ([push(len(self.loops.params) + k)], I32)
         for stmt in walk(self.loops.body):
             if isinstance(stmt, Alloc) and stmt.buffer.space == "local":
+                if any(axis.startswith("global") for axis in self.extents):
+                    raise BuildError(f"the array {stmt.buffer.name} of a group among items that are of none")
                 self.memory.temporary(stmt.buffer)
         self.block(self.loops.body)
-        main, function = self.code.function()
-        return Kernel(
-            self.loops.name,
-            self.words.module(main, function, usual),
-            self.extents,
-            usual,
-            tuple(p.mode != "read" for p in self.loops.params),
-            count,
-            self.memory.local_bytes,
-            self.words.capabilities,
-        )
+        return usual, count
 
     def _fixed(self, axis: str) -> int | None:
         """The size of a group on an axis where the kernel says it; None where the launch may."""
@@ -297,7 +314,7 @@ def _extents(loops: Loops) -> dict[str, Dim]:
         BuildError: an axis that there is none of, or without one extent that is known before the launch.
     """
     found: dict[str, Dim] = {}
-    inner = {stmt.var for stmt in walk(loops.body) if isinstance(stmt, For)}
+    inner = {stmt.var for stmt in statements(loops.body) if isinstance(stmt, For)}
     for stmt in walk(loops.body):
         if not isinstance(stmt, For) or stmt.kind != "bind":
             continue

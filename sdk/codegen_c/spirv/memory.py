@@ -18,7 +18,7 @@ from sdk.compiler.ir.types import BOOL, F16, U32, DType
 from sdk.compiler.sym import Dim, flat_index, max_value
 from sdk.errors import BuildError
 
-__all__ = ["MOST_PRIVATE", "Features", "Memory"]
+__all__ = ["MOST_PRIVATE", "Features", "Memory", "Place"]
 
 MOST_PRIVATE: Final = 1 << 16  # bytes of one array of a work item
 MOST_LOCAL: Final = 1 << 15  # bytes that a group shares: what every device has
@@ -34,7 +34,7 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """A buffer: its variable, the class of storage, element type in memory, and for an operand where it begins, in
     elements; ``single`` where it is a variable rather than an array."""
 
@@ -52,7 +52,7 @@ class Memory:
 
     def __init__(self, code: Code, scalars: Scalars, features: Features) -> None:
         self.code, self.words, self.scalars, self.features = code, code.words, scalars, features
-        self.places: dict[str, _Place] = {}
+        self.places: dict[str, Place] = {}
         self.local_bytes = 0
         self._builtins: dict[int, int] = {}
 
@@ -100,7 +100,7 @@ class Memory:
             self.words.decorate(variable, "NonWritable")
         shift = {8: 0, 16: 1, 32: 2, 64: 3}[bits]
         begins = self.code.op("ShiftRightLogical", self.words.uint(), offset, self.scalars.u32(shift))
-        self.places[buffer.name] = _Place(buffer, variable, "buffer", element, begins, packed)
+        self.places[buffer.name] = Place(buffer, variable, "buffer", element, begins, packed)
 
     def temporary(self, buffer: Buffer) -> None:
         """Declares an array of the item or, in space "local", of the group.
@@ -127,7 +127,7 @@ class Memory:
             variable, storage = self.words.variable("workgroup", type), "workgroup"
         else:
             variable, storage = self.code.variable(type), "function"
-        self.places[buffer.name] = _Place(buffer, variable, storage, element, single=single)
+        self.places[buffer.name] = Place(buffer, variable, storage, element, single=single)
 
     # --- accesses --------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sdk.compiler.analysis.access import Access, accesses
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Buffer, Eval, For, Let, Loops
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, interval, linear, substitute
 
 __all__ = ["conflict", "row_axis"]
@@ -24,7 +24,7 @@ def conflict(loop: For, within: Loops) -> str | None:
     private: set[str] = set()
     scalars: set[str] = set()
     inner: set[Var] = set()
-    for item in walk(body):
+    for item in statements(body):
         match item:
             case Alloc():
                 private.add(item.buffer.name)
@@ -63,7 +63,7 @@ def row_axis(shape: tuple[Dim, ...]) -> int:
 def _buffers(within: Loops) -> dict[str, Buffer]:
     """Every buffer declared in a function, by name."""
     found = {p.buffer.name: p.buffer for p in within.params}
-    return found | {n.buffer.name: n.buffer for n in walk(within.body) if isinstance(n, Alloc)}
+    return found | {n.buffer.name: n.buffer for n in statements(within.body) if isinstance(n, Alloc)}
 
 
 def _spills(access: Access, shape: tuple[Dim, ...]) -> bool:

@@ -5,8 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
-from sdk.compiler.ir.walk import buffers_used, dims_used, walk
+from sdk.compiler.ir.loops import (
+    Alloc,
+    Atomic,
+    Barrier,
+    Block,
+    Buffer,
+    Eval,
+    For,
+    If,
+    Load,
+    Loops,
+    Op,
+    Stmt,
+    Store,
+    ValueExpr,
+)
+from sdk.compiler.ir.walk import buffers_used, dims_used, statements, walk
 from sdk.compiler.sym import Dim, Var, free_vars
 
 __all__ = ["Contraction", "Kind", "Pattern", "Point", "classify", "identity_of", "point_of"]
@@ -56,7 +71,7 @@ def classify(loops: Loops) -> Pattern:
     chain = _chain(loops.body)
     inner: Block = chain[-1].body if chain else loops.body
     outs = {p.buffer.name for p in loops.params if p.mode != "read"}
-    if any(type(n).__name__ in ("Eval", "Barrier", "Atomic") for n in walk(loops.body)):
+    if any(isinstance(n, Eval | Barrier | Atomic) for n in statements(loops.body)):
         return Pattern("opaque")
     point = point_of(loops)
     if point is not None and point.store.buffer in outs:
@@ -66,7 +81,7 @@ def classify(loops: Loops) -> Pattern:
         kind: Kind = "window" if _varies(inner, product.a, product.spatial[-1].var) else "contraction"
         return Pattern(kind, product)
     loads, stores = buffers_used(loops.body)
-    if not loads & stores and not any(isinstance(n, Alloc) for n in walk(loops.body)):
+    if not loads & stores and not any(isinstance(n, Alloc) for n in statements(loops.body)):
         return Pattern("injective")
     return Pattern("reduction")
 

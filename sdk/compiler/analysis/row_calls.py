@@ -10,7 +10,7 @@ from typing import Any
 from sdk.compiler.analysis.pattern import classify
 from sdk.compiler.analysis.tight import tight
 from sdk.compiler.ir.loops import Alloc, Block, For, Let, Loops, Stmt
-from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import rewrite, statements, substitute_dims
 from sdk.compiler.sym import Var
 
 __all__ = ["by_rows", "drop_single_trips", "loops_of_product"]
@@ -22,7 +22,7 @@ def by_rows(loops: Loops) -> Loops:
     rows = loops.rows
     if rows is None:
         return loops
-    taken = {v.name for v in loops.dims} | {n.var.name for n in walk(loops.body) if isinstance(n, For)}
+    taken = {v.name for v in loops.dims} | {n.var.name for n in statements(loops.body) if isinstance(n, For)}
     name = "row"
     while name in taken:
         name += "_"

@@ -19,7 +19,7 @@ from sdk.compiler.ir.loops import (
     Loops,
     Rows,
 )
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.sym import (
     Dim,
     Expr,
@@ -53,7 +53,7 @@ def row_granule(loops: Loops, shared: frozenset[str] = frozenset()) -> int | Non
 @lru_cache(maxsize=REMEMBERED)
 def _granule(same: Same, shared: frozenset[str]) -> int | None:
     loops = same.loops
-    if loops.rows is None or any(isinstance(n, Eval | Barrier | Atomic) for n in walk(loops.body)):
+    if loops.rows is None or any(isinstance(n, Eval | Barrier | Atomic) for n in statements(loops.body)):
         return None
     if any(isinstance(n, For) and n.until is not None for n in walk(loops.body)):
         return None
@@ -62,7 +62,9 @@ def _granule(same: Same, shared: frozenset[str]) -> int | None:
     ways = [_owned(found, watched[name], loops.rows) for name, found in touched.items()]
     if not (_common(ways) if shared else all(any(True for _ in way) for way in ways)):
         return None
-    tiles = {t for n in walk(loops.body) if isinstance(n, For) for d in (n.lo, n.hi) for t in _tiles(d, loops.rows)}
+    tiles = {
+        t for n in statements(loops.body) if isinstance(n, For) for d in (n.lo, n.hi) for t in _tiles(d, loops.rows)
+    }
     granule = math.lcm(*tiles)
     return granule if granule <= _MOST_GRANULE else None
 

@@ -8,7 +8,7 @@ from sdk.compiler.ir.types import I8
 from sdk.compiler.machines.common import LANES, LEAST, PANELS
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine
 from sdk.compiler.schedules.rules.attention import AttentionLanes
-from sdk.compiler.schedules.rules.groups import GroupPanels
+from sdk.compiler.schedules.rules.groups import GroupPanels, GroupRows
 from sdk.compiler.schedules.rules.integer import LaneTiles
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
 from sdk.compiler.schedules.rules.plain import PlainWindow
@@ -28,6 +28,7 @@ MACHINES: Final = (
         tile_cols=2,
         rules=(
             GroupPanels(lanes=4, factors="halves", sums=4, tokens=(2, 1)),
+            GroupRows(),
             AttentionLanes(),
             LaneTiles(LEAST),
             # products of eight bytes are halves of words in one vector, their sums two

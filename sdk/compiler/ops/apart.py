@@ -15,7 +15,7 @@ from typing import Any
 from sdk.compiler.ir.graph import Attr, Attrs, attr_symbols, map_attr
 from sdk.compiler.ir.loops import For, Let, Loops, Ref
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import rewrite, statements, substitute_dims
 from sdk.compiler.sym import Dim, Var, free_vars, substitute
 
 __all__ = ["Make", "derives", "loops_apart"]
@@ -53,8 +53,8 @@ def _moved(type: TensorType, env: Mapping[Var, Dim]) -> TensorType:
 
 def _renamed(loops: Loops, avoid: set[str]) -> Loops:
     """The function with other names for what it declares where these stand in the way of ``avoid``."""
-    scalars = {s.name: s for s in walk(loops.body) if isinstance(s, Let)}
-    variables = {s.var for s in walk(loops.body) if isinstance(s, For)}
+    scalars = {s.name: s for s in statements(loops.body) if isinstance(s, Let)}
+    variables = {s.var for s in statements(loops.body) if isinstance(s, For)}
     variables |= {loops.rows.lo, loops.rows.hi} if loops.rows else set()
     taken = {v.name for v in variables} | set(scalars)
     names = {own: _free(own, avoid, taken) for own in sorted(taken) if any(derives(name, own) for name in avoid)}

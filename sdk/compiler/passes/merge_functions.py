@@ -13,7 +13,7 @@ from sdk.compiler.analysis.work import Cost, cost
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, PlanStmt, Repeat, walk_plan
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements
 from sdk.compiler.passes.merging import Group, Limits, grouped, unrolled
 
 __all__ = ["MergeFunctions"]
@@ -62,7 +62,7 @@ class MergeFunctions:
 
 def _can_merge(loops: Loops) -> bool:
     """Functions of numbers alone, whose scratch begins where it begins in all that are alike."""
-    scratch = {n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch"}
+    scratch = {n.buffer.name for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch"}
     return not loops.dims and len(scratch) <= 1
 
 

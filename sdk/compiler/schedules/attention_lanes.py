@@ -8,7 +8,7 @@ from dataclasses import replace
 from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.loops import For, Idx, Imm, Let, Loops, Op, ValueExpr
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.ops.attention_loops import Shape, Tiles, attention_loops, block_of
 from sdk.compiler.schedules.group_panels import numbered
 from sdk.compiler.schedules.locate import ScheduleError
@@ -41,13 +41,13 @@ def shape_of_attention(loops: Loops) -> Shape | None:
     buffers = {p.buffer.name: p.buffer for p in loops.params}
     if list(buffers) != _INPUTS or loops.layouts or loops.trace or not loops.rows:
         return None
-    lets = {s.name: s.value for s in walk(loops.body) if isinstance(s, Let)}
+    lets = {s.name: s.value for s in statements(loops.body) if isinstance(s, Let)}
     given = _attributes(lets)
     now = lets.get("now0")
     types = [TensorType(b.dtype, b.shape) for b in buffers.values()]
     if given is None or not isinstance(now, Idx) or any(t.rank != 3 for t in types):
         return None
-    loop_vars = {s.var: 0 for s in walk(loops.body) if isinstance(s, For)}
+    loop_vars = {s.var: 0 for s in statements(loops.body) if isinstance(s, For)}
     shape = Shape.of(types, {"start": substitute(now.dim, loop_vars), **given})
     plain = drop_single_trips(attention_loops(loops.name, shape))
     return shape if numbered(loops) == numbered(plain) else None

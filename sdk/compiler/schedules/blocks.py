@@ -24,7 +24,7 @@ from sdk.compiler.ir.loops import (
     Store,
     ValueExpr,
 )
-from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, check_whole, copied, counter, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, free_vars, prove_eq, prove_ge, prove_lt
 
@@ -149,9 +149,9 @@ def overlap(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
         check_whole(loop, f"overlap({name}, {size})")
         if size < 1 or prove_ge(extent, size) is not True:
             raise ScheduleError(f"overlap({name}, {size}): the loop does not run {size} times or more for certain")
-        private = {n.buffer.name for n in walk(loop.body) if isinstance(n, Alloc)}
+        private = {n.buffer.name for n in statements(loop.body) if isinstance(n, Alloc)}
         loads, stores = buffers_used(loop.body)
-        if (loads & stores) - private or any(isinstance(n, Eval | Atomic | Barrier) for n in walk(loop.body)):
+        if (loads & stores) - private or any(isinstance(n, Eval | Atomic | Barrier) for n in statements(loop.body)):
             raise ScheduleError(f"overlap({name}, {size}): an iteration run twice may give something else")
         outer, inner = counter(made.outer, ceildiv(extent, size)), Var(made.inner, 0, size - 1)
         whole = prove_eq(ceildiv(extent, size) * size, extent) is True
@@ -194,8 +194,8 @@ class _Guard:
         self.inside: ValueExpr = op("lt", idx(var.expr), idx(end))
         self.shapes = {p.buffer.name: p.buffer.shape for p in loops.params}
         self.params = set(self.shapes)
-        self.shapes |= {n.buffer.name: n.buffer.shape for n in walk(loops.body) if isinstance(n, Alloc)}
-        self.private = {n.buffer.name for n in walk(body) if isinstance(n, Alloc)}
+        self.shapes |= {n.buffer.name: n.buffer.shape for n in statements(loops.body) if isinstance(n, Alloc)}
+        self.private = {n.buffer.name for n in statements(body) if isinstance(n, Alloc)}
 
     def block(self, block: Block) -> Block:
         return Block(tuple(self.stmt(s) for s in block.body))

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Op, Stmt, Store, ValueExpr
-from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, flat_index, free_vars, product, prove_eq, substitute
 
@@ -40,13 +40,13 @@ def cache_read(
     writes the buffer. Where copies of the loop read it, those that do not stay as they are.
     """
     name = fresh(loops, f"{buffer}_window")
-    copies = [n for n in walk(loops.body) if isinstance(n, For) and n.var.name == at]
+    copies = [n for n in statements(loops.body) if isinstance(n, For) and n.var.name == at]
     reads = any(buffer in buffers_used(n.body)[0] for n in copies)
 
     def one(loop: For) -> tuple[Stmt, ...]:
         if reads and buffer not in buffers_used(loop.body)[0]:
             return (loop,)
-        inner = {n.var.name: n for n in walk(loop.body) if isinstance(n, For)}
+        inner = {n.var.name: n for n in statements(loop.body) if isinstance(n, For)}
         expr = cached_expr(loop, buffer)
         if buffer in buffers_used(loop.body)[1]:
             raise ScheduleError(f"cache_read({at}, {buffer}): the buffer is written below {at}")

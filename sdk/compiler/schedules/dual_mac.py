@@ -9,7 +9,7 @@ from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.layout import ROW_MAJOR, Interleave, Tile, Widen
 from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, I64, U8
-from sdk.compiler.ir.walk import rewrite, walk
+from sdk.compiler.ir.walk import rewrite, statements, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.schedules.tensorize import factors_of
@@ -26,7 +26,7 @@ def use_i16(loops: Loops, buffer: str) -> Loops:
     obligation: it holds 8-bit integers, touched one at a time; what is read is cast to i32 or i64.
     """
     packed = [p.buffer for p in loops.params if p.buffer.name == buffer and p.layout.steps]
-    mine = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
+    mine = [n.buffer for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
     mine += packed
     if not mine or any(b.dtype not in (I8, U8) for b in mine):
         raise ScheduleError(f"use_i16({buffer}): it is no temporary or packed parameter of 8-bit integers")
@@ -103,7 +103,7 @@ def use_dual_mac(loops: Loops, taps: Loop) -> Loops:
     alone, a is read at consecutive elements over k and some step over p, b over k and not over p. A pair may end with
     an element of the row that no tap reads.
     """
-    shapes = {n.buffer.name: n.buffer.shape for n in walk(loops.body) if isinstance(n, Alloc)}
+    shapes = {n.buffer.name: n.buffer.shape for n in statements(loops.body) if isinstance(n, Alloc)}
 
     def one(loop: For) -> tuple[Stmt, ...]:
         inner = loop.body.body[0]
@@ -194,7 +194,7 @@ def flatten(loops: Loops, buffer: str) -> Loops:
     rewrite: ``alloc t[n, 49, 3]; … t[i, j, k] …`` --> ``alloc t[n, 147]; … t[i, 3*j + k] …``
     obligation: it is a temporary of two axes or more, touched one element at a time.
     """
-    mine = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
+    mine = [n.buffer for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
     touched = [n for n in walk(loops.body) if isinstance(n, Load | Store) and n.buffer == buffer]
     if len(mine) != 1 or len(mine[0].shape) < 2:
         raise ScheduleError(f"flatten({buffer}): it is no temporary of two axes or more")

@@ -25,7 +25,7 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.types import F32, I8, I16, I32, U8, U16, U32, DType, TensorType
-from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import rewrite, statements, substitute_dims
 from sdk.compiler.ops.group_formats import FORMATS, GROUP, Format, Reader, Run, Scales
 from sdk.compiler.ops.group_products import number_of, products_loops
 from sdk.compiler.schedules.locate import ScheduleError
@@ -74,7 +74,7 @@ def format_of_products(loops: Loops) -> Format | None:
 
 def numbered(loops: Loops) -> Block:
     """The body with loops numbered instead of named; passes may have named them anew."""
-    found = {n.var: None for n in walk(loops.body) if isinstance(n, For)}
+    found = {n.var: None for n in statements(loops.body) if isinstance(n, For)}
     new = {v: Var(f"loop{k}", v.lo, v.hi, v.multiple) for k, v in enumerate(found)}
     body = substitute_dims(loops.body, {v: n.expr for v, n in new.items()})
     ends = (loops.rows.lo, loops.rows.hi) if loops.rows else ()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sdk.compiler.ir.loops import Alloc, Load, Loops, Store
-from sdk.compiler.ir.walk import rewrite, walk
+from sdk.compiler.ir.walk import rewrite, statements
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import Dim, floordiv, mod
 
@@ -21,7 +21,7 @@ def interleave(loops: Loops, window: str, group: int) -> Loops:
     proof, which starts at a place that is known.
     """
     step = f"interleave({window}, {group})"
-    found = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == window]
+    found = [n.buffer for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.name == window]
     if len(found) != 1 or found[0].space != "scratch" or len(found[0].shape) != 2 or found[0].ring is not None:
         raise ScheduleError(f"{step}: it is no scratch buffer of two axes")
     rows, length = found[0].shape

@@ -9,7 +9,7 @@ from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Tile
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Imm, Load, Loops, Op, Param, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32
-from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import rename_buffers, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh
 from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.sym import Dim, Var, floordiv, mod, prove_eq, substitute
@@ -211,13 +211,13 @@ def unpack(loops: Loops, window: str) -> Loops:
     their size, and read as above alone; in elements, only multiplied with joined parameters and by ``dot``.
     """
     step = f"unpack({window})"
-    found = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == window]
+    found = [n.buffer for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.name == window]
     if len(found) != 1 or found[0].space != "scratch" or found[0].dtype.bits != 8 or len(found[0].shape) != 1:
         raise ScheduleError(f"{step}: it is no scratch buffer of bytes with one axis")
     length = found[0].shape[0]
     if not isinstance(length, int) or length % 4:
         raise ScheduleError(f"{step}: {length} elements are no whole words")
-    stores = [n for n in walk(loops.body) if isinstance(n, Store) and n.buffer == window]
+    stores = [n for n in statements(loops.body) if isinstance(n, Store) and n.buffer == window]
     lanes = {n.value.dtype.lanes for n in stores}
     if lanes not in ({1}, {4}) or any(n.count is not None for n in stores):
         raise ScheduleError(f"{step}: it is not written in words, nor in single elements")

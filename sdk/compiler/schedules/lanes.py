@@ -9,7 +9,7 @@ from typing import Final
 from sdk.compiler.ir.intrinsics import idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import BOOL, DType
-from sdk.compiler.ir.walk import substitute_dims, walk
+from sdk.compiler.ir.walk import statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, check_whole, copied, counter, fresh, replace_loop
 from sdk.compiler.schedules.tensorize import Lanes, broadcast
 from sdk.compiler.sym import Dim, Var, dmax, floordiv, prove_eq, prove_lt
@@ -86,7 +86,9 @@ def accumulate(loops: Loops, name: Loop, lanes: int, ways: int) -> Loops:
     reads consecutive elements over k or the same ones. Sums and products of floats are regrouped.
     """
     vectors = fresh(loops, f"{name}_acc")
-    stack = frozenset(n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register")
+    stack = frozenset(
+        n.buffer.name for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register"
+    )
 
     def one(loop: For) -> tuple[Stmt, ...]:
         step = f"accumulate({name}, {lanes})"

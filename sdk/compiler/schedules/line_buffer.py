@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Idx, If, Imm, Let, Load, Loops, Op, Stmt, Store, ValueExpr
-from sdk.compiler.ir.walk import buffers_used, rewrite, walk
+from sdk.compiler.ir.walk import buffers_used, rewrite, statements, walk
 from sdk.compiler.schedules.cache_read import cached_expr
 from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, has, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, free_vars, linear, max_value, prove_ge
@@ -61,7 +61,7 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
     """
     name = fresh(loops, f"{buffer}_region")
     made: list[Buffer] = []
-    allocs = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc)]
+    allocs = [n.buffer for n in statements(loops.body) if isinstance(n, Alloc)]
     shape = next((b.shape for b in (*(p.buffer for p in loops.params), *allocs) if b.name == buffer), ())
 
     def one(loop: For) -> tuple[Stmt, ...]:
@@ -71,7 +71,7 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
             raise ScheduleError(f"line_buffer({at}, {buffer}): a condition or a scalar stands before the element read")
         expr = cached_expr(loop, buffer)
         loads = [n for n in walk(expr) if isinstance(n, Load)]
-        inner = {n.var: n for n in walk(loop.body) if isinstance(n, For)}
+        inner = {n.var: n for n in statements(loop.body) if isinstance(n, For)}
         axes = [_axis(d, inner, frozenset(loops.dims)) for d in loads[0].index]
         choice = expr if isinstance(expr, Op) and expr.name == "select" else None
         inside, outside = (choice.args[1], choice.args[2]) if choice else (expr, None)

@@ -9,7 +9,7 @@ from typing import Any
 from sdk.compiler.analysis.pattern import has_condition
 from sdk.compiler.ir.layout import Fuse, Layout, Permute, Step, Tile
 from sdk.compiler.ir.loops import Alloc, For, Imm, Let, Load, Loops, Param, Stmt, Store
-from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import dims_used, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import is_mac
 from sdk.compiler.sym import Var, free_vars
@@ -70,7 +70,7 @@ def stored_as(loops: Loops, param: str, *steps: Step) -> Loops:
 
 def _indexed_by_scalars(loops: Loops, param: str) -> bool:
     """Whether an index of a read of the parameter uses a scalar that a ``Let`` binds."""
-    scalars = {n.name for n in walk(loops.body) if isinstance(n, Let)}
+    scalars = {n.name for n in statements(loops.body) if isinstance(n, Let)}
     return any(
         v.name in scalars
         for n in walk(loops.body)
@@ -125,6 +125,6 @@ def _zero_after(loops: Loops, window: str, lo: int, hi: int) -> bool:
         and (store.buffer, store.index) == (window, (n.var.expr,))
         and isinstance(store.value, Imm)
         and store.value.value == 0
-        for n in walk(loops.body)
+        for n in statements(loops.body)
         if isinstance(n, For)
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, For, Loops, Stmt
-from sdk.compiler.ir.walk import buffers_used, substitute_dims, walk
+from sdk.compiler.ir.walk import buffers_used, statements, substitute_dims
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, check_whole, copied, counter, has, replace_loop
 from sdk.compiler.sym import Var, dmax, floordiv, free_vars, prove_eq, prove_ge
 
@@ -107,7 +107,7 @@ def unroll(loops: Loops, name: Loop, copies: str = "all") -> Loops:
     rewrite: ``for i in 0..3 { S(i) }`` --> ``S(0) S(1) S(2)``
     obligation: the trip count is a number, at most 64.
     """
-    registers = {n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register"}
+    registers = {n.buffer.name for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register"}
 
     def one(loop: For) -> tuple[Stmt, ...]:
         if copies == "register" and not registers & set().union(*buffers_used(loop.body)):

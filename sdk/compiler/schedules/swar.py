@@ -9,7 +9,7 @@ from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.layout import ROW_MAJOR, Fuse, Join, Permute
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I32, I64, U32
-from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import dims_used, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, loop_of, replace_loop
 from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.schedules.tensorize import is_mac
@@ -59,7 +59,7 @@ def widen(loops: Loops, buffer: str) -> Loops:
     rewrite: ``alloc t of i8; t[i] = v; … cast(t[j]) …`` --> ``alloc t of i32; t[i] = cast(v); … t[j] …``
     obligation: it is a temporary of the function of a narrower integer type, and every read of it is converted to i32.
     """
-    mine = next((n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer), None)
+    mine = next((n.buffer for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer), None)
     if mine is None or mine.dtype.is_float or mine.dtype.bits >= I32.bits or mine.dtype.lanes > 1:
         raise ScheduleError(f"widen({buffer}): it is no temporary of narrow integers")
 

@@ -21,7 +21,7 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.types import DType
-from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import dims_used, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.sym import Dim, Expr, Var, free_vars, linear, substitute
 
@@ -55,7 +55,9 @@ def vectorize(loops: Loops, name: Loop) -> Loops:
     write under ``i < n`` touches the first lanes only.
     """
 
-    mine = frozenset(n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register")
+    mine = frozenset(
+        n.buffer.name for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register"
+    )
 
     def one(loop: For) -> tuple[Stmt, ...]:
         why = conflict(loop, loops)
@@ -377,7 +379,7 @@ def vector_registers(loops: Loops, buffer: str, lanes: int) -> Loops:
     rewrite: ``alloc c[2, 16] … c[i, 0:16] …`` --> ``alloc c[2] of 16 lanes … c[i] …``
     obligation: every access has ``lanes`` lanes from element 0 of the last axis, whose extent is ``lanes``.
     """
-    mine = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
+    mine = [n.buffer for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
     if [b.space for b in mine] != ["register"] or mine[0].shape[-1:] != (lanes,) or mine[0].dtype.lanes != 1:
         raise ScheduleError(f"vector_registers({buffer}): it is no register temporary whose last axis has {lanes}")
     for node in walk(loops.body):

@@ -8,7 +8,7 @@ from typing import Any
 
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Buffer, Eval, For, If, Let, Load, Loops, Stmt, Store
-from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import buffers_used, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, dmin, free_vars, max_value
 from sdk.compiler.verify.loops import LOCAL_BYTES
@@ -50,9 +50,9 @@ def tile(loops: Loops, name: Loop, size: int, into: Sequence[Loop]) -> tuple[Loo
         why = conflict(loop, loops)
         if why or size < 1 or loop.until is not None or loop.axis:
             raise ScheduleError(f"{step}: {why or 'the loop may end early or is bound to an axis, or the size is 0'}")
-        private = {n.buffer.name for n in walk(loop.body) if isinstance(n, Alloc)}
+        private = {n.buffer.name for n in statements(loop.body) if isinstance(n, Alloc)}
         loads, stores = buffers_used(loop.body)
-        if (loads & stores) - private or any(isinstance(n, Eval | Atomic | Barrier) for n in walk(loop.body)):
+        if (loads & stores) - private or any(isinstance(n, Eval | Atomic | Barrier) for n in statements(loop.body)):
             raise ScheduleError(f"{step}: an iteration run twice may give something else")
         extent = loop.hi - loop.lo
         count = ceildiv(extent, size)
@@ -68,7 +68,7 @@ def tile(loops: Loops, name: Loop, size: int, into: Sequence[Loop]) -> tuple[Loo
 
 def _expand(block: Block, var: Var, extent: int) -> Block:
     """Gives every temporary declared in ``block`` a leading axis indexed by ``var``."""
-    mine = {n.buffer.name for n in walk(block) if isinstance(n, Alloc)}
+    mine = {n.buffer.name for n in statements(block) if isinstance(n, Alloc)}
 
     def buffer(old: Buffer) -> Buffer:
         new = replace(old, shape=(extent, *old.shape))

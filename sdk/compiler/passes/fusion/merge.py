@@ -11,7 +11,7 @@ from sdk.compiler.analysis.pattern import Point, classify, identity_of, point_of
 from sdk.compiler.analysis.work import size_of
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, Load, Loops, Param, Store, ValueExpr
-from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import rename_buffers, rewrite, statements, substitute_dims, walk
 from sdk.compiler.passes.fusion.cost import cost_of, depth_of, dequantizes, in_order, may_recompute
 from sdk.compiler.passes.fusion.specialise import assemble, names_in, trips
 from sdk.compiler.sym import Dim, Var, max_value, product, prove_eq
@@ -115,7 +115,7 @@ def _apart(maker: Loops, user: Loops) -> dict[str, str]:
     """New names for the maker's parameters and temporaries, none of them the user's."""
     taken = names_in(user) | {v.name for v in maker.dims}
     mine = [p.buffer.name for p in maker.params if p.mode == "read"]
-    mine += [n.buffer.name for n in walk(maker.body) if isinstance(n, Alloc)]
+    mine += [n.buffer.name for n in statements(maker.body) if isinstance(n, Alloc)]
     return {name: fresh_name(name, taken) for name in mine}
 
 
@@ -214,7 +214,7 @@ def compute_at_store(pair: Pair) -> Loops | None:
     """
     user = point_of(pair.user)
     name = pair.out.buffer.name
-    stores = [n for n in walk(pair.maker.body) if isinstance(n, Store) and n.buffer == name]
+    stores = [n for n in statements(pair.maker.body) if isinstance(n, Store) and n.buffer == name]
     loads = [n for n in walk(pair.maker.body) if isinstance(n, Load) and n.buffer == name]
     if user is None or identity_of(pair.user) is None or len(stores) != 1 or loads:
         return None

@@ -9,7 +9,7 @@ from sdk.compiler.analysis.pattern import Point, classify, identity_of, point_of
 from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Let, Load, Loops, Store
-from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import rename_buffers, rewrite, statements, substitute_dims, walk
 from sdk.compiler.passes.fusion.merge import Pair
 from sdk.compiler.passes.fusion.specialise import assemble, names_in
 from sdk.compiler.sym import Dim, Var, free_vars, prove_eq
@@ -71,7 +71,7 @@ def _outer(pair: Pair) -> tuple[list[For], Store] | None:
     if len(block.body) < 2 or not chain or not isinstance(store, Store) or store.buffer != name:
         return None
     touched = [n for n in walk(block.body[:-1]) if isinstance(n, Store | Load) and n.buffer == name]
-    lets = {n.name for n in walk(block) if isinstance(n, Let)}
+    lets = {n.name for n in statements(block) if isinstance(n, Let)}
     named = {v.name for d in store.index for v in free_vars(d)}
     return None if touched or lets & named or any(f.until is not None for f in chain) else (chain, store)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sdk.compiler.analysis.unify import unify
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.loops import Alloc, Block, For, Let, Loops, Param, Rows
-from sdk.compiler.ir.walk import dims_used, rename_buffers, substitute_dims, walk
+from sdk.compiler.ir.walk import dims_used, rename_buffers, statements, substitute_dims
 from sdk.compiler.sym import Var, free_vars
 
 __all__ = ["assemble", "names_in", "share_arguments", "specialise"]
@@ -19,7 +19,7 @@ def names_in(loops: Loops) -> set[str]:
     out = {v.name for v in loops.dims} | {p.buffer.name for p in loops.params}
     if loops.rows is not None:
         out |= {loops.rows.lo.name, loops.rows.hi.name}
-    for node in walk(loops.body):
+    for node in statements(loops.body):
         match node:
             case For():
                 out.add(node.var.name)
@@ -55,12 +55,12 @@ def assemble(name: str, params: Sequence[Param], body: Block, rows: Rows | None)
     """A function whose dims are the symbols of its parameters, and those that its body uses and does not bind."""
     given = {v for p in params for d in p.buffer.shape for v in free_vars(d)}
     used = {v for d in dims_used(body) for v in free_vars(d)}
-    used |= {v for n in walk(body) if isinstance(n, Alloc) for d in n.buffer.shape for v in free_vars(d)}
-    bound = {n.var for n in walk(body) if isinstance(n, For)}
+    used |= {v for n in statements(body) if isinstance(n, Alloc) for d in n.buffer.shape for v in free_vars(d)}
+    bound = {n.var for n in statements(body) if isinstance(n, For)}
     if rows is not None:
         used |= free_vars(rows.extent)
         bound |= {rows.lo, rows.hi}
-    lets = {n.name for n in walk(body) if isinstance(n, Let)}
+    lets = {n.name for n in statements(body) if isinstance(n, Let)}
     dims = given | {v for v in used - bound if v.name not in lets}
     return Loops(name, tuple(sorted(dims, key=lambda v: v.name)), tuple(params), body, rows)
 

@@ -35,7 +35,7 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.types import I32, DType
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.passes.merging.align import aligned
 from sdk.compiler.passes.merging.holes import Different, Hole, Sum, Tree, build, choose, holes_of
 from sdk.compiler.passes.merging.index_trees import common_dim
@@ -124,7 +124,7 @@ class _Common:
         self.made: list[Var] = []
         self.names: set[str] = set()
         self.registers = [
-            {n.buffer.name for n in walk(f.body) if isinstance(n, Alloc) and n.buffer.space == "register"}
+            {n.buffer.name for n in statements(f.body) if isinstance(n, Alloc) and n.buffer.space == "register"}
             for f in functions
         ]
 

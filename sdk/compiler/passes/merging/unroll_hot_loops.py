@@ -7,7 +7,7 @@ from typing import Final
 
 from sdk.compiler.analysis.work import length, max_trips
 from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.schedules.locate import ScheduleError, loop_of
 from sdk.compiler.schedules.reshape_loops import split, unroll
 from sdk.compiler.sym import Dim, Var, substitute
@@ -60,5 +60,5 @@ def _blocks(stmt: Stmt) -> tuple[Block, ...]:
 
 def _worth(loop: For) -> bool:
     trips = loop.hi - loop.lo
-    declares = any(isinstance(n, Alloc | Let) for n in walk(loop.body))
+    declares = any(isinstance(n, Alloc | Let) for n in statements(loop.body))
     return isinstance(trips, int) and trips >= FEWEST and loop.until is None and not declares

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import Alloc, For, Load, Loops
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.machines.machine import FloatUnit, Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, find, fresh, loop_of, loops_of
@@ -134,7 +134,7 @@ def _evenly(parts: int, threads: int) -> float:
 def _blocks(loops: Loops) -> int:
     """How many parts the rows of a call have at least, where regions or heads are around the rows of a product."""
     hi = loops.rows.hi if loops.rows else None
-    around = [n for n in walk(loops.body) if isinstance(n, For) and hi in free_vars(n.hi)]
+    around = [n for n in statements(loops.body) if isinstance(n, For) and hi in free_vars(n.hi)]
     least = min_value(_all_rows(loops, around[0].hi)) if around else 1
     return max(least or 1, 1)
 
@@ -230,7 +230,7 @@ def _reads_vary(loops: Loops, buffer: str, name: Loop) -> bool:
 def _flat_step(loops: Loops, buffer: str, var: Var) -> Dim | None:
     """How many elements further the reads of a buffer are one step of ``var`` later; None where that varies."""
     shapes = {p.buffer.name: p.buffer.shape for p in loops.params}
-    shapes |= {n.buffer.name: n.buffer.shape for n in walk(loops.body) if isinstance(n, Alloc)}
+    shapes |= {n.buffer.name: n.buffer.shape for n in statements(loops.body) if isinstance(n, Alloc)}
     found: set[Dim] = set()
     for node in walk(loops.body):
         if isinstance(node, Load) and node.buffer == buffer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.loops import For, Load, Loops, Op, Store
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_in
@@ -37,8 +37,8 @@ def innermost(loops: Loops) -> list[Loop]:
     return list(
         dict.fromkeys(
             loop_of(n)
-            for n in walk(loops.body)
-            if isinstance(n, For) and not any(isinstance(m, For) for m in walk(n.body))
+            for n in statements(loops.body)
+            if isinstance(n, For) and not any(isinstance(m, For) for m in statements(n.body))
         )
     )
 

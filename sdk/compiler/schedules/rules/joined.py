@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Load, Loops, Op, Store
 from sdk.compiler.ir.types import I8
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Known, Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_of
@@ -81,7 +81,7 @@ def _farthest(loops: Loops, part: Contraction) -> int:
 
 def _bias(loops: Loops, part: Contraction) -> str:
     """The parameter that sums start from; "" where there is none."""
-    starts = (n.value for n in walk(loops.body) if isinstance(n, Store) and n.buffer == part.acc)
+    starts = (n.value for n in statements(loops.body) if isinstance(n, Store) and n.buffer == part.acc)
     return next((v.buffer for v in starts if isinstance(v, Load) and v.buffer != part.a), "")
 
 

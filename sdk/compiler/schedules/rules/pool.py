@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sdk.compiler.ir.loops import Alloc, For, Load, Loops, Op
 from sdk.compiler.ir.types import I8
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, loop_of, loops_in
@@ -59,7 +59,7 @@ class Pool:
 
 def _words(s: Schedule, channel: Loop, taps: list[Loop]) -> Schedule:
     """Words of channels."""
-    made = {n.buffer.name for n in walk(s.loops.body) if isinstance(n, Alloc)}
+    made = {n.buffer.name for n in statements(s.loops.body) if isinstance(n, Alloc)}
     word = s.overlap(channel, BYTES).inner
     s.unroll_and_jam(word, taps).vectorize(word)
     for acc in sorted(made):
