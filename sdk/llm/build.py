@@ -101,7 +101,7 @@ def build_model(
         name=prefix, threads=threads or (THREADS if place.hosted else 1), io="caller", weights=weights
     )
     report = build(file, place, options, emit="c", out=out, force=force)
-    info = _info(checkpoint, prefix, sizes)
+    info = _info(checkpoint, prefix, sizes) | {"model_hash": file.digest}
     info |= tokens_of(checkpoint, out)
     if place.hosted:
         info |= {"library": library_name(prefix), "weights": f"{prefix}_weights.bin"}
