@@ -12,8 +12,8 @@ from sdk.compiler.schedules.gpu.tiles import Tile
 __all__ = ["GPUS"]
 
 # PoCL vectorises nothing but what is written as vectors: 4 rows of 16 columns are 4 registers of AVX-512, 8 of AVX.
-# Drivers of Vulkan make scalars of everything; lavapipe spends most of its time on reads, of which large tiles need few:
-# 4 by 8 with steps of 4 read 12 vectors for 128 products, and leave room for others in 64 registers.
+# Drivers of Vulkan make scalars of everything; lavapipe spends most of its time on reads, of which large tiles need
+# few: 4 by 8 with steps of 4 read 12 vectors for 128 products, and leave room for others in 64 registers.
 GPUS: Final = (
     Gpu("opencl", rules=(Products(Tile(4, 16)), Windows(Tile(4, 16))), lanes=16),
     Gpu("vulkan", rules=(Products(Tile(4, 8, steps=4)), Windows(Tile(4, 4)))),

@@ -17,7 +17,7 @@ def _found() -> Iterator[Gpu]:
     package = importlib.import_module("sdk.compiler.machines.gpus")
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         if info.name != "lookup":
-            yield from getattr(importlib.import_module(f"{package.__name__}.{info.name}"), "GPUS", ())
+            yield from getattr(importlib.import_module(f"sdk.compiler.machines.gpus.{info.name}"), "GPUS", ())
 
 
 GPUS: Final = {gpu.name: gpu for gpu in _found()}
