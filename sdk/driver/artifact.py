@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build", "build_libraries", "build_sources"]
 
-_NOT_COMPILED = ("provenance", "usb", "flash", "projects")  # of a board: a build does not depend on them
+_NOT_COMPILED = ("provenance", "usb", "flash", "projects", "gpu")  # of a board: a build does not depend on them
 
 
 @lru_cache(maxsize=1)
