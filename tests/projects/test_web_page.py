@@ -40,6 +40,26 @@ return [...document.querySelectorAll('body *')].filter(e => e.checkVisibility() 
   return [(a + 0.05) / (b + 0.05), e.tagName, e.textContent.slice(0, 40)];
 }).filter(([ratio]) => ratio < 4.5);
 """
+# What is wrong with how a page is built: language, title, headings, landmarks, identifiers, sizes of what is pressed.
+BUILT = """
+const shown = (what) => [...document.querySelectorAll(what)].filter(e => e.checkVisibility());
+const heads = shown('h1, h2, h3, h4').map(e => Number(e.tagName[1]));
+const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+const boxes = shown('button, select, input').map(e => e.getBoundingClientRect());
+const small = boxes.filter(({ width, height }) => Math.min(width, height) < 24);
+const broken = shown('[aria-labelledby]').filter(e => !ids.includes(e.getAttribute('aria-labelledby')));
+const faults = {
+  language: document.documentElement.lang === 'en', title: document.title.length > 0,
+  scalable: !/user-scalable|maximum-scale/.test(document.querySelector('meta[name=viewport]').content),
+  first: heads[0] === 1 && heads.filter(level => level === 1).length === 1,
+  levels: heads.every((level, k) => k === 0 || level <= heads[k - 1] + 1),
+  landmarks: ['header', 'main', 'footer'].every(tag => document.querySelectorAll(`body > ${tag}`).length === 1),
+  ids: new Set(ids).size === ids.length, large: small.length === 0, labelled: broken.length === 0,
+  alternatives: [...document.images].every(e => e.hasAttribute('alt')),
+  order: document.querySelectorAll('[tabindex]:not([tabindex="0"]):not([tabindex="-1"])').length === 0,
+};
+return Object.keys(faults).filter(name => !faults[name]);
+"""
 FORGET = "caches.keys().then(k => Promise.all(k.map(n => caches.delete(n)))).then(arguments[0])"
 CAMERA = """
 const kinds = document.querySelector('fieldset select');
@@ -84,6 +104,7 @@ def test_the_page_of_an_image_model(browser: webdriver.Chrome, tmp_path: Path, n
             content, inner = browser.execute_script(WIDE)
             assert (inner, content <= inner) == (size[0], True), f"{content} wide"
             assert browser.execute_script(FAINT) == [], scheme
+            assert browser.execute_script(BUILT) == []
         assert browser.execute_script(UNNAMED) == []
         names = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
         hosts = {name.split("/")[2] for name in names if not name.startswith(("blob:", "data:"))}
@@ -132,6 +153,7 @@ def test_the_page_of_two_entries(browser: webdriver.Chrome, tmp_path: Path, need
         press(browser, "run")
         until(browser, "error", "E_DIM: batch is 5, it must be in 1..4")
         assert browser.execute_script(UNNAMED) == []
+        assert browser.execute_script(BUILT) == []
         assert said(browser) == []
 
 
