@@ -13,8 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.boards import Setting, load_board
-from sdk.boards.table import suggest
+from sdk.boards import load_board
 from sdk.compiler.sym import Dim, Func, Var
 from sdk.driver.artifact import build_sources
 from sdk.driver.built import Built, BuiltEntry
@@ -22,7 +21,7 @@ from sdk.errors import UsageError
 from sdk.projects.golden import Case, golden_cases
 from sdk.projects.interface import Entry, Port, entries_of
 from sdk.projects.kinds import Kind
-from sdk.projects.making import Added, Making
+from sdk.projects.making import Added, Making, settings_of
 from sdk.text import GENERATED, printable, wire_name
 from sdk.toolchains import Blob
 from sdk.version import VERSION
@@ -261,7 +260,7 @@ def app_files(making: Making) -> Added:
         raise UsageError("apps have boards of their own", why=why, hint=f"leave out --board {making.board.name}")
     if options.threads > 1:
         raise UsageError("apps run a model in one thread", where="--threads", hint="leave out --threads")
-    place = _settings(making)
+    place = settings_of(making)
     app = app_of(making.built)
     builds = {
         name: build_sources(making.file, load_board(board), options, also=kind.also.get(name, ()))
@@ -296,26 +295,6 @@ def _choices(kind: Kind, sources: Mapping[str, Sequence[str]], m: str) -> Iterat
                 place = [f"#define {macro}_WEIGHTS_BIN {macro}_{folder.upper()}_BIN"] if name.endswith(".S") else []
                 lines += [f"#if {condition}", *place, f'#include "{folder}/{name}"', "#endif"]
         yield name, "\n".join([*lines, ""])
-
-
-def _settings(making: Making) -> dict[str, Setting]:
-    """The settings of an app: those of its kind, as the user changed them.
-
-    Raises:
-        UsageError: there is none of a name, or a value is not what it has to look like.
-    """
-    kind = making.kind
-    for name in making.settings:
-        if name not in kind.defaults:
-            near = suggest(name, kind.defaults) or f"it has {', '.join(kind.defaults)}"
-            raise UsageError(f"no setting is called {name!r}", where="--set", hint=near)
-    own = making.built.sources.prefix.lower()
-    found = {name: text.replace("NAME", own) for name, text in kind.defaults.items()} | dict(making.settings)
-    for name, pattern in kind.patterns.items():
-        if not re.fullmatch(pattern, found[name], re.ASCII):
-            hint = f"--set {name}={kind.defaults[name].replace('NAME', 'model')}"
-            raise UsageError(f"not a {name}: {found[name]!r}", where="--set", hint=hint)
-    return {**found}
 
 
 def _kotlin(text: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 from browsers import LONG, LOOKS, look, said
 from onnx import TensorProto, helper
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
-from web_pages import golden, press, served, text, until
+from test_web import layers
+from web_pages import golden, plainly_served, press, ran, served, text, until
 
 from sdk.cli import run_command
 
@@ -177,3 +179,24 @@ def test_the_microphone_of_a_model_of_sound(browser: webdriver.Chrome, tmp_path:
         until(browser, "outputs", "loud []")
         assert 0 < float(browser.execute_script("return document.querySelector('pre').textContent")) <= 1.1
         assert said(browser) == []
+
+
+def test_threads_in_a_page(browser: webdriver.Chrome, tmp_path: Path, need_tool) -> None:
+    """Two where the server isolates the page, one where it does not: the same results."""
+    need_tool("node")
+    first, second = layers(tmp_path / "layers.onnx")
+    line = ["new", "web", str(tmp_path / "layers.onnx"), "--dim", "n=1:64", "--set", "threads=2"]
+    assert run_command([*line, "-o", str(tmp_path / "p")]) == 0
+    x = np.random.default_rng(1).standard_normal((64, 256)).astype(np.float32)
+    found = {}
+    for isolated, server in ((True, served), (False, plainly_served)):
+        with server(tmp_path / "p") as address:
+            browser.get(address)
+            until(browser, "status", "Ready")
+            assert browser.execute_script("return crossOriginIsolated") == isolated
+            until(browser, "engine", "2 threads" if isolated else "one thread")
+            golden(browser)
+            ((found[isolated],),) = ran(browser, ({"x": x}, {"n": 64}))
+            assert said(browser) == []
+    np.testing.assert_array_equal(found[True], found[False])
+    np.testing.assert_allclose(found[True], np.maximum(x @ first, 0) @ second, rtol=0, atol=1e-4)
