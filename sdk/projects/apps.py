@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.boards import load_board
+from sdk.boards import Setting, load_board
+from sdk.boards.table import suggest
 from sdk.compiler.sym import Dim, Func, Var
 from sdk.driver.artifact import build_sources
 from sdk.driver.built import Built, BuiltEntry
@@ -21,7 +22,8 @@ from sdk.errors import UsageError
 from sdk.projects.golden import Case, golden_cases
 from sdk.projects.interface import Entry, Port, entries_of
 from sdk.projects.kinds import Kind
-from sdk.projects.making import Added, Making, settings_of
+from sdk.projects.making import Added, Making
+from sdk.projects.weights import HASH_DIGITS, weights_bytes, weights_files
 from sdk.text import GENERATED, printable, wire_name
 from sdk.toolchains import Blob
 from sdk.version import VERSION
@@ -145,13 +147,11 @@ def app_of(built: Built) -> App:
     ]
     made = _distinct(made)
     state = re.search(r"_STATE_BYTES (\d+)u", header)
-    weights = re.search(r"_WEIGHTS_BYTES (\d+)u", header)
     assert state is not None
-    assert weights is not None
     texts = " ".join(text for e in made for p in e.ports for text in p.c_shape)
     functions = tuple(sorted(set(re.findall(r"session_(\w+)\(", texts))))
     own_codes = tuple((code, text) for _, code, text in SESSION_ERRORS)
-    return App(tuple(made), state[1] != "0", (*_codes(first), *own_codes), int(weights[1]), functions)
+    return App(tuple(made), state[1] != "0", (*_codes(first), *own_codes), weights_bytes(built), functions)
 
 
 def _distinct(entries: Sequence[AppEntry]) -> list[AppEntry]:
@@ -260,10 +260,11 @@ def app_files(making: Making) -> Added:
         raise UsageError("apps have boards of their own", why=why, hint=f"leave out --board {making.board.name}")
     if options.threads > 1:
         raise UsageError("apps run a model in one thread", where="--threads", hint="leave out --threads")
-    place = settings_of(making)
+    place = _settings(making)
     app = app_of(making.built)
+    outside = options.weights == "file"  # which newer cores' code would want in an order of its own
     builds = {
-        name: build_sources(making.file, load_board(board), options, also=kind.also.get(name, ()))
+        name: build_sources(making.file, load_board(board), options, also=() if outside else kind.also.get(name, ()))
         for name, board in kind.sets.items()
     }
     m = making.built.sources.prefix
@@ -273,7 +274,10 @@ def app_files(making: Making) -> Added:
         f"{root}/{folder}/{name}": text
         for folder, built in builds.items()
         for name, text in built.sources.model.items()
+        if not (outside and name.endswith(".bin"))
     }
+    beside = weights_files(kind, builds) if outside else {}
+    files |= beside
     cases = golden_cases(making.file, options, making.built)
     files[kind.golden.replace("TITLE", module)] = _packed(cases, app)
     sources = {
@@ -281,7 +285,9 @@ def app_files(making: Making) -> Added:
     }
     if kind.choices:
         files |= {f"{root}/{name}": text for name, text in _choices(kind, sources, m)}
-    words = {"kotlin": _kotlin, "swift": _swift, "module": module}
+    words: dict[str, object] = {"kotlin": _kotlin, "swift": _swift, "module": module, "weights_file": outside}
+    words |= {"hash_digits": HASH_DIGITS, "weights_pack": any(name.startswith(f"{kind.pack}/") for name in beside)}
+    words["weights_names"] = sorted(beside)
     return Added(files, {**app.values(), **words, "place": place, "app_sources": sources})
 
 
@@ -295,6 +301,26 @@ def _choices(kind: Kind, sources: Mapping[str, Sequence[str]], m: str) -> Iterat
                 place = [f"#define {macro}_WEIGHTS_BIN {macro}_{folder.upper()}_BIN"] if name.endswith(".S") else []
                 lines += [f"#if {condition}", *place, f'#include "{folder}/{name}"', "#endif"]
         yield name, "\n".join([*lines, ""])
+
+
+def _settings(making: Making) -> dict[str, Setting]:
+    """The settings of an app: those of its kind, as the user changed them.
+
+    Raises:
+        UsageError: there is none of a name, or a value is not what it has to look like.
+    """
+    kind = making.kind
+    for name in making.settings:
+        if name not in kind.defaults:
+            near = suggest(name, kind.defaults) or f"it has {', '.join(kind.defaults)}"
+            raise UsageError(f"no setting is called {name!r}", where="--set", hint=near)
+    own = making.built.sources.prefix.lower()
+    found = {name: text.replace("NAME", own) for name, text in kind.defaults.items()} | dict(making.settings)
+    for name, pattern in kind.patterns.items():
+        if not re.fullmatch(pattern, found[name], re.ASCII):
+            hint = f"--set {name}={kind.defaults[name].replace('NAME', 'model')}"
+            raise UsageError(f"not a {name}: {found[name]!r}", where="--set", hint=hint)
+    return {**found}
 
 
 def _kotlin(text: str) -> str:

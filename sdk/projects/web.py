@@ -17,7 +17,7 @@ from sdk.driver.targets import target_of
 from sdk.errors import BuildError, UsageError
 from sdk.projects.golden import golden_cases, golden_files
 from sdk.projects.interface import Entry, Port
-from sdk.projects.making import Added, Making, settings_of
+from sdk.projects.making import Added, Making
 from sdk.projects.web_modules import web_modules
 from sdk.text import printable, wire_name
 
@@ -50,7 +50,7 @@ def web_files(making: Making) -> Added:
             hint="leave --board out, or name one that extends the board of this kind of project",
         )  # fmt: skip
     m = built.sources.prefix
-    files, plain, relaxed = web_modules(making, int(str(settings_of(making)["threads"])))
+    files, plain, relaxed = web_modules(making)
     cases, tensors = golden_files(golden_cases(making.file, options, built))
     licences = _licences()
     web = {

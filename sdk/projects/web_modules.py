@@ -15,7 +15,6 @@ from msgspec import structs
 from sdk.boards import Board
 from sdk.driver.artifact import build_libraries, build_sources
 from sdk.driver.built import Built
-from sdk.driver.options import BuildOptions
 from sdk.driver.sources import compile_sources
 from sdk.driver.targets import capabilities, target_of
 from sdk.errors import BuildError
@@ -37,11 +36,10 @@ _Files = dict[str, str | Blob]
 
 @dataclass(frozen=True)
 class _Module:
-    """What a module is made of: a board, options whose threads are those that may share a run, and their build."""
+    """What a module is made of: the project's model, a board, and the build for it."""
 
     making: Making
     board: Board
-    options: BuildOptions
     built: Built
 
     @property
@@ -52,18 +50,15 @@ class _Module:
         return int(found[1]) if found else 1
 
 
-def web_modules(making: Making, threads: int) -> tuple[_Files, dict[str, Any], dict[str, Any] | None]:
+def web_modules(making: Making) -> tuple[_Files, dict[str, Any], dict[str, Any] | None]:
     """The modules and their constants as files; what JavaScript has to know of the module for any engine, and of that
-    for engines with relaxed vectors, where there is one. So many ``threads`` at most share a run.
+    for engines with relaxed vectors, where there is one.
 
     Raises:
         BuildError: the model cannot be compiled for them.
     """
-    plain = _Module(making, making.board, making.options, making.built)
-    if threads > 1:
-        plain = _built(making, making.board, replace(making.options, threads=threads))
-    files, told = _files(plain, "")
-    relaxed = _relaxed(plain)
+    files, told = _files(_Module(making, making.board, making.built), "")
+    relaxed = _relaxed(making)
     if relaxed is None:
         return files, told, None
     added, known = _files(relaxed, ".relaxed")
@@ -74,20 +69,17 @@ def web_modules(making: Making, threads: int) -> tuple[_Files, dict[str, Any], d
     return files | added, told, known
 
 
-def _built(making: Making, board: Board, options: BuildOptions) -> _Module:
-    return _Module(making, board, options, build_sources(making.file, board, options))
-
-
-def _relaxed(plain: _Module) -> _Module | None:
+def _relaxed(making: Making) -> _Module | None:
     """The same for engines with relaxed vectors, which add products in one instruction; None where the model adds none
     in vectors, or the board or the user wants no vectors, or has relaxed ones anyway."""
-    board = plain.board
-    if plain.options.isa is not None or _VECTORS not in board.capabilities or _RELAXED in board.capabilities:
+    board = making.board
+    if making.options.isa is not None or _VECTORS not in board.capabilities or _RELAXED in board.capabilities:
         return None
     core = structs.replace(board.core, capabilities=board.capabilities | {_RELAXED})
     faster = replace(_with_features(board, _RELAXED.replace("-", "_")), cores=(core, *board.cores[1:]))
-    found = _built(plain.making, faster, plain.options)
-    return found if any(_FUSED in str(text) for text in found.built.sources.model.values()) else None
+    built = build_sources(making.file, faster, making.options)
+    fused = any(_FUSED in str(text) for text in built.sources.model.values())
+    return _Module(making, faster, built) if fused else None
 
 
 def _with_features(board: Board, *features: str) -> Board:
@@ -106,7 +98,7 @@ def _files(module: _Module, of: str) -> tuple[_Files, dict[str, Any]]:
         memory = {"flag": flag, "pages": pages}
     files = {f"{m}{of}.wasm": Blob(code), f"{m}{of}.weights.bin": Blob(split.data)}
     names = list(files)
-    used = capabilities(module.board, module.options)
+    used = capabilities(module.board, module.making.options)
     told = {
         "module": _file(names[0], files[names[0]]), "constants": _file(names[1], files[names[1]]),
         "segments": [list(segment) for segment in split.segments], "threads": module.threads, "memory": memory,
@@ -120,11 +112,11 @@ def _files(module: _Module, of: str) -> tuple[_Files, dict[str, Any]]:
 def _linked(module: _Module) -> bytes:
     m, file = module.built.sources.prefix, module.making.file
     if module.threads == 1:
-        return build_libraries(file, module.board, module.options)[f"{m}.wasm"].read_bytes()
+        return build_libraries(file, module.board, module.making.options)[f"{m}.wasm"].read_bytes()
     # a memory that others have too, and a stack for each thread
     board = _with_features(module.board, "atomics", "bulk_memory")
-    target = target_of(board, module.options).for_libraries
-    tool = toolchain_for(target, module.options.toolchain)
+    target = target_of(board, module.making.options).for_libraries
+    tool = toolchain_for(target, module.making.options.toolchain)
     pool = (data_dir("c_runtime") / "port" / "wasi" / _POOL).read_text(encoding="utf-8")
     objects = compile_sources({**module.built.sources.model, _POOL: pool}, tool, target)
     flags = ("-Wl,--import-memory", f"-Wl,--max-memory={_MOST_BYTES}", "-Wl,--export=__stack_pointer")

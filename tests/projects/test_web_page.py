@@ -185,7 +185,7 @@ def test_threads_in_a_page(browser: webdriver.Chrome, tmp_path: Path, need_tool)
     """Two where the server isolates the page, one where it does not: the same results."""
     need_tool("node")
     first, second = layers(tmp_path / "layers.onnx")
-    line = ["new", "web", str(tmp_path / "layers.onnx"), "--dim", "n=1:64", "--set", "threads=2"]
+    line = ["new", "web", str(tmp_path / "layers.onnx"), "--dim", "n=1:64", "--threads", "2"]
     assert run_command([*line, "-o", str(tmp_path / "p")]) == 0
     x = np.random.default_rng(1).standard_normal((64, 256)).astype(np.float32)
     found = {}
