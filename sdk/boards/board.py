@@ -214,8 +214,8 @@ class Fastest(Table, frozen=True):
 
 
 class Gpu(Table, frozen=True):
-    """The GPU of a phone or a computer, and the ``interfaces`` that programs of its system have of it. Its limits are asked
-    of the device when a model is put there."""
+    """The GPU of a phone or a computer, and the ``interfaces`` that programs of its system have of it. Its limits are
+    asked of the device when a model is put there."""
 
     name: str
     interfaces: tuple[Literal["opencl", "vulkan", "metal"], ...]
