@@ -144,6 +144,13 @@ def test_libraries_without_an_ndk(tmp_path: Path, board: str, machine: str) -> N
         assert ELFFile(file)["e_machine"] == machine
 
 
+@pytest.mark.parametrize("board", ["android-arm64", "ios-arm64"])
+def test_a_library_has_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str], board: str) -> None:
+    line = ["build", str(DIGITS), "--board", board, "--emit", "lib", "--weights", "file", "-o", str(tmp_path / "p")]
+    assert run_command(line) == 2
+    assert f"a library for {board} has its weights in itself" in capsys.readouterr().err
+
+
 def test_build_files_agree(project: Path) -> None:
     """What Gradle files name is in the catalogue, resources and classes that are named are there."""
     catalogue = tomllib.loads((project / "gradle" / "libs.versions.toml").read_text())
