@@ -100,7 +100,7 @@ def test_entries(tmp_path: Path, need_tool) -> None:
     folder = tmp_path / "p" / "model" / "src" / "main"
     kotlin = (folder / "kotlin" / "Model.kt").read_text()
     assert "@JvmField public val `in`: ByteBuffer,\n        @JvmField public val in_: Int," in kotlin
-    assert re.search(r'"when_x\w*", ElementType.FLOAT32', kotlin)
+    assert re.search(r'"when_x\w*",\s+ElementType.FLOAT32', kotlin)
     assert "Model.FunInputs(`in` = `in`, in_ = 3)" in (tmp_path / "p" / "README.md").read_text()
     one = Session(compiled(folder / "cpp", "hz", tmp_path / "hz.so", need_tool("gcc")), "hz")
     x = np.array([[-1, 2, -3, 4]] * 3, np.float32)
