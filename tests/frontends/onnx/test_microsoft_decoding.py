@@ -25,7 +25,7 @@ def reals(*shape: int) -> Array:
 def wanted(
     op: str, inputs: dict[str, Array], order: list[str], outputs: tuple[str, ...], shared: bool = False, **given: Any
 ) -> list[Array]:
-    """What onnxruntime computes; all inputs are given at run time, and caches go out in the buffers that they are in."""
+    """What onnxruntime computes; all inputs are given at run time, and caches go out in their own buffers."""
     model = one_node(op, inputs, outputs=outputs, order=order, domain="com.microsoft", **given)
     onnxruntime.set_default_logger_severity(4)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])

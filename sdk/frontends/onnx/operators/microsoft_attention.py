@@ -231,7 +231,7 @@ def decoder_attention(node: OnnxNode) -> tuple[Value, ...]:
     seen = node.call("reshape", node.call("less_equal", place, own), shape=(place.type.shape[0],))
     later = node.call("where", seen, node.scalar(0.0, q.type), node.scalar(float(np.finfo(np.float32).min) / 2, q.type))
     added = [*_added(node, q.type.shape[0], total), part(node, later, 0, 0, total)]
-    y = _attend(node, q, *(part(node, one, 2, 0, total) for one in (k, v)), added)
+    y = _attend(node, q, part(node, k, 2, 0, total), part(node, v, 2, 0, total), added)
     return (y, k, v)[: max(node.outputs, 1)]
 
 

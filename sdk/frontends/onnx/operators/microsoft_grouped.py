@@ -67,7 +67,8 @@ def sparse_attention(node: OnnxNode) -> tuple[Value, ...]:
         node.fail("it has the lengths of its sequences, and three results")
     taken[_LENGTHS] = node.call("sub", node.x(8), node.scalar(1, I32))
     blocks = _blocks(node)
-    return _grouped(replace(node, inputs=tuple(taken)), lambda *given: _block_bias(*given, blocks))
+    inner = replace(node, inputs=tuple(taken))
+    return _grouped(inner, lambda own, sizes, earlier: _block_bias(own, sizes, earlier, blocks))
 
 
 def _grouped(node: OnnxNode, bias: Callable[[OnnxNode, _Sizes, Value], Value | None]) -> tuple[Value, ...]:
