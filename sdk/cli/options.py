@@ -125,8 +125,8 @@ def build_options(function: F) -> F:
                 shell_complete=complete.backend_names,
             ),
             click.option(
-                "--gpu", type=click.Choice(["opencl", "vulkan"]),
-                help="Have a GPU do the work, by way of this interface.",
+                "--gpu", type=click.Choice(["opencl", "vulkan", "webgpu"]),
+                help="Have a GPU do the work, by way of this interface; webgpu is for web projects.",
             ),
             click.option(
                 "--toolchain", metavar="NAME", default="auto", show_default=True,

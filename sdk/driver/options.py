@@ -19,7 +19,7 @@ __all__ = ["OBJECTIVES", "BuildOptions"]
 MAX_THREADS = 64  # of the runtime's pool
 LEAST_WATCHDOG: Final = 100  # ms: the agent itself needs some to answer
 OPTS: Final = ("time", "size")
-GPUS: Final = ("opencl", "vulkan")
+GPUS: Final = ("opencl", "vulkan", "webgpu")
 OBJECTIVES: Final = ("time", "min")
 IOS: Final = ("arena", "caller")
 CHECKS: Final = ("sample", "full")
@@ -47,7 +47,7 @@ class BuildOptions:
     say how custom operators are imported, or what these say: they are run; ``safetensors`` are files of tensors that
     take the place of those of the model by their names, or what is in these; ``watchdog`` are the ms after which the
     board's watchdog restarts it where an operation or the agent hangs (None: it is not started); ``gpu`` is the
-    interface of GPUs that kernels are made for, "opencl" or "vulkan" (None: the processor runs all).
+    interface of GPUs that kernels are made for, "opencl", "vulkan" or "webgpu" (None: the processor runs all).
 
     Raises:
         UsageError: a choice this version does not offer.

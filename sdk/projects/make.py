@@ -99,12 +99,19 @@ def new_project(
             why="its start-up, which maps the flash chip, is not ours",
             hint="leave it out; kinds firmware and cmake take it",
         )
+    gpu = options.gpu == "webgpu"
+    if gpu and kind.adds != "web":
+        raise UsageError(
+            f"--gpu webgpu has no part in a project for {kind.title}", why="browsers have WebGPU",
+            hint="sdk new web, or leave it out",
+        )  # fmt: skip
+    options = replace(options, gpu=None) if gpu else options  # beside what runs where there is none
     file = read_model_file(model, options.importers, options.tensors)
     built = build_sources(file, board, replace(options, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
     values["told"] = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
     options = replace(options, io=kind.io)
-    added = maker_of(kind)(Making(kind, file, board, options, built, values["entries"], settings or {}))
+    added = maker_of(kind)(Making(kind, file, board, options, built, values["entries"], settings or {}, gpu))
     values |= added.values
     given = paths or {"": file.path}
     values["model_path"] = " ".join(f"{name}={at}" if name else at for name, at in _from(out, given))

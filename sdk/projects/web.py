@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from sdk.compiler.sym import Dim, Var, free_vars
-from sdk.compiler.sym.dim import Func
+from sdk.codegen_c.gpu.js import js_dim
+from sdk.compiler.sym import free_vars
 from sdk.driver.artifact import build_libraries
 from sdk.driver.built import BuiltEntry
 from sdk.driver.targets import target_of
@@ -24,7 +24,7 @@ from sdk.projects.wasm_data import split_module
 from sdk.text import printable, wire_name
 from sdk.toolchains import Blob
 
-__all__ = ["js_dim", "web_files"]
+__all__ = ["web_files"]
 
 _ARRAYS: Final = {
     "I8": "Int8Array", "U8": "Uint8Array", "I16": "Int16Array", "U16": "Uint16Array", "I32": "Int32Array",
@@ -60,6 +60,7 @@ def web_files(making: Making) -> Added:
     module, data = Blob(split.module), Blob(split.data)
     licences = _licences()
     web = {
+        "gpu": making.gpu,
         "module": _file(f"{m}.wasm", module), "constants": _file(f"{m}.weights.bin", data),
         "segments": [list(segment) for segment in split.segments],
         "package": re.sub(r"[^a-z0-9_-]+", "-", m.lower()),
@@ -146,27 +147,6 @@ def _port(port: Port, name: str, own: BuiltEntry) -> dict[str, Any]:
         "computed": fresh, "scale": port.scale, "zero": int(port.zero) if port.scale else 0, "meaning": port.meaning,
         "example": port.elements, "fixed": not any(free_vars(dim) for dim in shape),
     }  # fmt: skip
-
-
-def js_dim(dim: Dim) -> str:
-    """A dim as JavaScript that computes it from the properties of ``d``."""
-    if isinstance(dim, int):
-        return str(dim)
-    terms = [_js_term(term, coefficient) for term, coefficient in dim.terms]
-    return " + ".join([*terms, *([str(dim.const)] if dim.const else [])]).replace("+ -", "- ")
-
-
-def _js_term(term: Any, coefficient: int) -> str:
-    factors = [_js_factor(factor) if power == 1 else f"{_js_factor(factor)} ** {power}" for factor, power in term]
-    return " * ".join([*([str(coefficient)] if coefficient != 1 else []), *factors])
-
-
-def _js_factor(factor: Var | Func) -> str:
-    if isinstance(factor, Var):
-        plain = re.fullmatch(r"[A-Za-z_]\w*", factor.name, re.ASCII)
-        return f"d.{factor.name}" if plain else f"d[{json.dumps(factor.name)}]"
-    a, b = js_dim(factor.a), js_dim(factor.b)
-    return f"Math.floor(({a}) / ({b}))" if factor.name == "floordiv" else f"Math.{factor.name}({a}, {b})"
 
 
 def _licences() -> Mapping[str, str]:
