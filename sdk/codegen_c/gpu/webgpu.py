@@ -25,7 +25,6 @@ from sdk.codegen_c.gpu.steps import ARENA, STATE, Constants, Step, constants, sc
 from sdk.codegen_c.wgsl.kernel import Kernel, make_kernel
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall
-from sdk.compiler.sym import Dim
 
 __all__ = ["emit"]
 
@@ -121,11 +120,14 @@ def _entry(
     def port(one: Port) -> str:
         region = STATE if plan.region(one.buffer.region).kind == "state" else ARENA
         return _object({
-            "region": region, "offset": _dim(one.buffer.offset), "bytes": _dim(one.type.nbytes),
+            "region": region, "offset": js_dim(one.buffer.offset), "bytes": js_dim(one.type.nbytes),
             "kind": json.dumps(one.type.dtype.kind), "size": one.type.dtype.nbytes,
         })  # fmt: skip
 
+    # bytes that places are made of, each by the dims and those before it
+    named = " ".join(f"{js_dim(var.expr)} = {js_dim(value)};" for var, value in plan.places)
     lines = [f"      symbol: {json.dumps(entry.name)},", f"      proof: {json.dumps(proof)},"]
+    lines.append(f"      placed(d) {{{f' {named}' if named else ''} return d; }},")
     for key, rows in (
         ("inputs", [port(p) for p in entry.inputs]), ("outputs", [port(p) for p in entry.outputs]), ("steps", steps),
     ):  # fmt: skip
@@ -136,7 +138,7 @@ def _entry(
 def _step(step: Step, shaders: _Shaders) -> str:
     operands = [
         _object({
-            "region": o.region, "offset": _dim(o.offset), "bytes": _dim(o.bytes),
+            "region": o.region, "offset": js_dim(o.offset), "bytes": js_dim(o.bytes),
             "element": json.dumps(str(o.element) if o.element.is_float else ""),
             "reads": json.dumps(o.reads), "writes": json.dumps(o.writes),
         })
@@ -147,18 +149,14 @@ def _step(step: Step, shaders: _Shaders) -> str:
         regions = [step.operands[k].region for k in one.operands]
         bound = sorted(set(regions))
         kernel = shaders.number(one.kernel, tuple(bound.index(r) for r in regions))
-        groups = ", ".join(_dim(g) for g in one.groups)
+        groups = ", ".join(js_dim(g) for g in one.groups)
         uses = json.dumps(list(one.operands))
         launches.append(f"{{ kernel: {kernel}, bound: {json.dumps(bound)}, uses: {uses}, groups: [{groups}] }}")
     what = ", ".join(step.stmt.ops) or step.stmt.callee if isinstance(step.stmt, PlanCall) else "copy"
     return _object({
         "what": json.dumps(what), "why": json.dumps(step.why), "operands": f"[{', '.join(operands)}]",
-        "numbers": f"[{', '.join(_dim(n) for n in step.numbers)}]", "launches": f"[{', '.join(launches)}]",
+        "numbers": f"[{', '.join(js_dim(n) for n in step.numbers)}]", "launches": f"[{', '.join(launches)}]",
     })  # fmt: skip
-
-
-def _dim(dim: Dim) -> str:
-    return js_dim(dim)
 
 
 def _object(fields: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ export class GpuInstance {
   /** What runs as WebAssembly, and why. */
   get notes() {
     const kernels = gpu.kernels.map(({ name }, k) => this.#verdicts[k] && `${name} runs as WebAssembly: ${this.#verdicts[k]}`);
-    const steps = gpu.entries.flatMap(({ steps: of, proof }) => of(this.#sizes(proof)));
+    const steps = gpu.entries.flatMap((entry) => entry.steps(this.#sizes(entry, entry.proof)));
     const without = steps.filter(({ launches }) => launches.length === 0);
     return [...new Set([...kernels, ...without.map(({ what, why }) => `${what} runs as WebAssembly: ${why}`)])].filter(Boolean);
   }
@@ -228,8 +228,10 @@ export class GpuInstance {
 
   // --- work for the values of the dims
 
-  #sizes(dims) {
-    return { ...Object.fromEntries(gpu.init.map(({ name }, k) => [name, this.#model.init[k]])), ...dims };
+  /** The dims of an entry with those bound at the start, and the places that follow from them. */
+  #sizes(entry, dims) {
+    const bound = Object.fromEntries(gpu.init.map(({ name }, k) => [name, this.#model.init[k]]));
+    return entry.placed({ ...bound, ...dims });
   }
 
   /** What a run with these dims does; the host's memory and the device's arena are large enough then. */
@@ -252,7 +254,7 @@ export class GpuInstance {
       this.#regions[ARENA] = this.#buffer(bytes);
       this.#records.clear(); // they name the buffer before
     }
-    const d = this.#sizes(dims);
+    const d = this.#sizes(own, dims);
     const steps = own.steps(d);
     const record = { symbol: own.symbol, inputs: own.inputs(d), outputs: own.outputs(d), steps, work: this.#work(steps) };
     this.#records.set(key, record);
@@ -370,7 +372,7 @@ export class GpuInstance {
     }
     this.#reset();
     this.#alive();
-    if (!gpu.entries.some(({ steps, proof }) => steps(this.#sizes(proof)).some((step) => this.#onDevice(step)))) {
+    if (!gpu.entries.some((entry) => entry.steps(this.#sizes(entry, entry.proof)).some((step) => this.#onDevice(step)))) {
       throw new ModelError('E_GPU', this.notes[0] ?? 'nothing of the model has a kernel');
     }
   }
