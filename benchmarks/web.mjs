@@ -14,6 +14,6 @@ const clock = () => {
 };
 const found = await pair({
   load, told, ort: createRequire(`${modules}/`)('onnxruntime-web'), network: readFileSync(file), dims: JSON.parse(dims),
-  blocks: Number(blocks), runs: Number(runs), clock,
+  relaxed: false, blocks: Number(blocks), runs: Number(runs), clock,
 });
 console.log(JSON.stringify({ ...found, engine: `Node ${process.version}` }));

@@ -42,7 +42,6 @@ const [told, done] = arguments;
     ['/web_pair.mjs', '/package/model/index.js', '/ort/ort.wasm.min.mjs'].map((url) => import(url)));
   const network = new Uint8Array(await (await fetch('/network.onnx')).arrayBuffer());
   ort.env.wasm.wasmPaths = '/ort/';
-  ort.env.wasm.simd = told.simd;
   const clock = () => performance.now();
   return pair({ ...told, load: own.load, told: own.model, ort, network, clock });
 })().then(done, (error) => done(String(error.stack)));
@@ -56,7 +55,7 @@ def main() -> int:
     parser.add_argument("model", nargs="?", type=Path, metavar="MODEL.onnx")
     parser.add_argument("--dim", action="append", default=[], metavar="N=V", help="size of a run")
     parser.add_argument("--node", action="store_true", help="in Node instead of Chromium")
-    parser.add_argument("--simd", choices=("fixed", "relaxed"), default="fixed", help="of onnxruntime-web, in Chromium")
+    parser.add_argument("--relaxed", action="store_true", help="relaxed vectors in both, where the engine has them")
     parser.add_argument("--blocks", type=int, default=15)
     parser.add_argument("--runs", type=int, default=5)
     args = parser.parse_args()
@@ -88,14 +87,14 @@ def _in_chromium(args: argparse.Namespace, network: Path, package: Path, dims: d
     shutil.copy(ROOT / "benchmarks" / "web_pair.mjs", site)
     (site / "ort").symlink_to(args.modules.resolve() / "node_modules" / "onnxruntime-web" / "dist")
     (site / "index.html").write_text("<!doctype html><title>two engines</title>")
-    told = {"dims": dims, "blocks": args.blocks, "runs": args.runs, "simd": args.simd}
+    told = {"dims": dims, "blocks": args.blocks, "runs": args.runs, "relaxed": args.relaxed}
     with _served(site) as address, started(site / "profile") as page:
         page.set_script_timeout(LONG)
         page.get(address)
         found = page.execute_async_script(SCRIPT, told)
         if isinstance(found, str):
             raise SystemExit(found)
-        return {**found, "engine": f"Chromium {page.capabilities['browserVersion']}", "simd": args.simd}
+        return {**found, "engine": f"Chromium {page.capabilities['browserVersion']}"}
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):

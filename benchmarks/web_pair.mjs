@@ -2,15 +2,16 @@
 
 /**
  * Loads and runs both. `load` and `told` are the package's, `ort` is onnxruntime-web, `network` the bytes of the model,
- * `dims` the sizes of a run, `clock` gives milliseconds. Gives medians in milliseconds by engine, the median of the
+ * `dims` the sizes of a run, `relaxed` whether both may use relaxed vectors, `clock` gives milliseconds. Gives medians in milliseconds by engine, the median of the
  * blocks' ratios, and how far the results are apart, relative to the largest.
  */
-export async function pair({ load, told, ort, network, dims, blocks, runs, clock }) {
+export async function pair({ load, told, ort, network, dims, relaxed, blocks, runs, clock }) {
+  ort.env.wasm.simd = relaxed ? 'relaxed' : 'fixed';
   ort.env.wasm.numThreads = 1;
   ort.env.logLevel = 'error';
   const [entry] = told.entries;
   const inputs = Object.fromEntries(entry.inputs.map((port) => [port.key, numbers(port, dims)]));
-  const ours = await load({ worker: false });
+  const ours = await load({ worker: false, relaxed });
   const session = await ort.InferenceSession.create(network, { executionProviders: ['wasm'] });
   const feeds = Object.fromEntries(session.inputNames.map((name, k) => {
     const port = entry.inputs[k];
@@ -39,7 +40,8 @@ export async function pair({ load, told, ort, network, dims, blocks, runs, clock
   }
   const milliseconds = Object.fromEntries(Object.entries(times).map(([name, list]) => [name, median(list)]));
   const ratio = median(times.ours.map((time, k) => time / times['onnxruntime-web'][k]));
-  return { schema: 1, model: told.source, milliseconds, ratio, apart, onnxruntimeWeb: ort.env.versions.common };
+  const { common: onnxruntimeWeb } = ort.env.versions;
+  return { schema: 1, model: told.source, vectors: ours.engine, milliseconds, ratio, apart, onnxruntimeWeb };
 }
 
 function numbers(port, dims) {

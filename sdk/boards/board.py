@@ -27,7 +27,7 @@ Capability = Literal[
     "sse2", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "avxvnni",
     "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
     # WebAssembly
-    "simd128",
+    "simd128", "relaxed-simd",
 ]  # fmt: skip
 CAPABILITIES: frozenset[str] = frozenset(get_args(Capability))
 _PLACEHOLDERS = ("elf", "serial", "shift", "runtime")

@@ -37,6 +37,7 @@ IMPLIED: Final[Mapping[Capability, tuple[Capability, ...]]] = {
     "avx512vnni": ("avx512f",),
     "avx512bf16": ("avx512bw",),
     "avx512fp16": ("avx512bw",),
+    "relaxed-simd": ("simd128",),
 }
 
 

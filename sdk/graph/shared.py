@@ -64,7 +64,7 @@ class Shared:
         return Tensor(Value(name, made.type, const=True), None)
 
     def state(
-        self, name: str, dtype: DType, shape: Iterable[Dim], *, init: int | Tensor = 0,
+        self, name: str, dtype: DType, shape: Iterable[Dim], *, init: int | Tensor | None = 0,
         layout: Literal["plain", "ring"] = "plain", axis: int = 0,
     ) -> StateRef:
         """A tensor that keeps its contents from run to run.
@@ -73,7 +73,8 @@ class Shared:
             name: of the state.
             dtype: of an element.
             shape: numbers, and dims that are then bound when the model is initialised.
-            init: what every element starts from, or a constant of the same type.
+            init: what every element starts from, or a constant of the same type; None where it does not matter, since
+                only what was written is used: a reset takes no time then.
             layout: "ring" lets rows be written at any position: they lie modulo the extent of ``axis``.
             axis: the axis that ``at`` of ``Entry.write`` counts on.
 

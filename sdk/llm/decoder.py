@@ -4,6 +4,7 @@ which tensors there are.
 Keys and values lie in rings, [kv heads, numbers of a head, slots] and [kv heads, slots, numbers of a head]. A layer
 that sees everything has a slot for each position of the context; one with a window has those of the window and of the
 tokens of one run, since all of these are written before any is looked at; some more make whole blocks for ``attend``.
+Nothing clears them: positions follow each other from 0, so that what is looked at was written.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class _Model:
         self.caches: list[tuple[StateRef, StateRef]] = []
         for k, layer in enumerate(config.layers):
             kv, size, slots = config.kv_heads, config.head_dim, slots_of(layer.window, sizes)
-            keys = self.builder.state(f"keys{k}", f32, (kv, size, slots), layout="ring", axis=2)
-            values = self.builder.state(f"values{k}", f32, (kv, slots, size), layout="ring", axis=1)
+            keys = self.builder.state(f"keys{k}", f32, (kv, size, slots), init=None, layout="ring", axis=2)
+            values = self.builder.state(f"values{k}", f32, (kv, slots, size), init=None, layout="ring", axis=1)
             self.caches.append((keys, values))
 
     def constant(self, name: str, data: Callable[[], NDArray[np.float32]] | None = None) -> Tensor:

@@ -303,6 +303,6 @@ def _stopped(stop: Callable[..., Any], pool: NDArray[np.uint8]) -> None:
 
 def _aligned(size: int, align: int) -> NDArray[np.uint8]:
     """Bytes at a multiple of ``align``; pages that nobody touches take no memory."""
-    held = np.empty(size + align, np.uint8)
+    held = np.zeros(size + align, np.uint8)
     start = -held.ctypes.data % align
     return held[start : start + size]

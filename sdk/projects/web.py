@@ -7,15 +7,19 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import structs
+
+from sdk.boards import Board
 from sdk.codegen_c.gpu.js import js_dim
 from sdk.compiler.sym import free_vars
-from sdk.driver.artifact import build_libraries
-from sdk.driver.built import BuiltEntry
-from sdk.driver.targets import target_of
+from sdk.driver.artifact import build_libraries, build_sources
+from sdk.driver.built import Built, BuiltEntry
+from sdk.driver.targets import capabilities, target_of
 from sdk.errors import BuildError, UsageError
 from sdk.projects.golden import golden_cases, golden_files
 from sdk.projects.interface import Entry, Port
@@ -26,6 +30,8 @@ from sdk.toolchains import Blob
 
 __all__ = ["web_files"]
 
+_VECTORS, _RELAXED = "simd128", "relaxed-simd"
+_FUSED: Final = "fma_f32x4("  # in the C of a model whose vectors of products are added in one operation
 _ARRAYS: Final = {
     "I8": "Int8Array", "U8": "Uint8Array", "I16": "Int16Array", "U16": "Uint16Array", "I32": "Int32Array",
     "U32": "Uint32Array", "I64": "BigInt64Array", "U64": "BigUint64Array", "F16": "Uint16Array",
@@ -54,28 +60,65 @@ def web_files(making: Making) -> Added:
             hint="leave --board out, or name one that extends the board of this kind of project",
         )  # fmt: skip
     m = built.sources.prefix
-    libraries = build_libraries(making.file, board, options)
-    split = split_module(libraries[f"{m}.wasm"].read_bytes())
+    files, plain = _module(making, board, built, "")
+    relaxed = _relaxed(making, files)
     cases, tensors = golden_files(golden_cases(making.file, options, built))
-    module, data = Blob(split.module), Blob(split.data)
     licences = _licences()
     web = {
-        "gpu": making.gpu,
-        "module": _file(f"{m}.wasm", module), "constants": _file(f"{m}.weights.bin", data),
-        "segments": [list(segment) for segment in split.segments],
+        **plain, "relaxed": relaxed, "gpu": making.gpu,
+        "engines": " | ".join(
+            f"'{one}'" for one in (*(("webgpu",) if making.gpu else ()), *(k["engine"] for k in (plain, relaxed) if k))
+        ),
         "package": re.sub(r"[^a-z0-9_-]+", "-", m.lower()),
-        "context_bytes": built.report.context_bytes, "licences": sorted(licences),
-        "golden_bytes": len(tensors),
-        "init": _bound(str(built.sources.agent[f"{m}_glue.c"]), m), **_memory(str(built.sources.model[f"{m}.h"]), m),
+        "licences": sorted(licences), "golden_bytes": len(tensors),
+        "init": _bound(str(built.sources.agent[f"{m}_glue.c"]), m),
         "entries": [
             _entry(own, entry, key) for (key, own), entry in zip(built.entries.items(), _in_order(making), strict=True)
         ],
     }  # fmt: skip
-    files: dict[str, str | Blob] = {
-        f"model/{m}.wasm": module, f"model/{m}.weights.bin": data, "golden/cases.json": cases,
-        "golden/cases.bin": tensors, **{f"LICENSES/{name}": text for name, text in licences.items()},
+    files |= {
+        "golden/cases.json": cases, "golden/cases.bin": tensors,
+        **{f"LICENSES/{name}": text for name, text in licences.items()},
     }  # fmt: skip
     return Added(files, {"web": web, "model": printable(making.file.path.name)})  # in comments, which a newline ends
+
+
+def _module(making: Making, board: Board, built: Built, of: str) -> tuple[dict[str, str | Blob], dict[str, Any]]:
+    """The module of a build and its constants, files with ``of`` in their names; and what JavaScript has to know."""
+    m = built.sources.prefix
+    split = split_module(build_libraries(making.file, board, making.options)[f"{m}.wasm"].read_bytes())
+    module, data = Blob(split.module), Blob(split.data)
+    names = f"{m}{of}.wasm", f"{m}{of}.weights.bin"
+    told = {
+        "module": _file(names[0], module), "constants": _file(names[1], data),
+        "segments": [list(segment) for segment in split.segments], "context_bytes": built.report.context_bytes,
+        "engine": next((one for one in (_RELAXED, _VECTORS) if one in capabilities(board, making.options)), "scalar"),
+        **_memory(str(built.sources.model[f"{m}.h"]), m),
+    }  # fmt: skip
+    return {f"model/{names[0]}": module, f"model/{names[1]}": data}, told
+
+
+def _relaxed(making: Making, files: dict[str, str | Blob]) -> dict[str, Any] | None:
+    """A second module, whose files are added: for engines with relaxed vectors, which add products in one instruction.
+    None where the model adds none in vectors, or the board or the user wants no vectors, or has relaxed ones anyway.
+    """
+    board, zig = making.board, making.board.compilers.zig
+    if making.options.isa is not None or _VECTORS not in board.capabilities or _RELAXED in board.capabilities:
+        return None
+    core = structs.replace(board.core, capabilities=board.capabilities | {_RELAXED})
+    told = structs.replace(zig, cpu=f"{zig.cpu}+{_RELAXED.replace('-', '_')}")
+    faster = replace(board, cores=(core, *board.cores[1:]), compilers=structs.replace(board.compilers, zig=told))
+    built = build_sources(making.file, faster, making.options)
+    if not any(_FUSED in str(text) for text in built.sources.model.values()):
+        return None
+    added, known = _module(making, faster, built, ".relaxed")
+    own = known["constants"]["file"]
+    plain = next(name for name in files if name.endswith(".weights.bin"))
+    if files[plain] == added[f"model/{own}"]:
+        del added[f"model/{own}"]
+        known["constants"]["file"] = plain.removeprefix("model/")
+    files |= added
+    return known
 
 
 def _file(name: str, contents: Blob) -> dict[str, Any]:

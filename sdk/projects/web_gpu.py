@@ -18,6 +18,7 @@ from sdk.version import VERSION
 
 __all__ = ["gpu_files"]
 
+_SIZES: Final = r"^#define \w+_((?:ARENA|STATE)_(?:BYTES|ALIGN)) (\d+)u"  # as the header tells them
 _PARTS: Final = """
 export const parts = {{
   module: {{ ...{module}, url: new URL('./{m}.gpu.wasm', import.meta.url) }},
@@ -43,7 +44,7 @@ def gpu_files(making: Making) -> dict[str, str | Blob]:
     libraries = build_libraries(making.file, making.board, options)
     split = split_module(libraries[f"{m}.wasm"].read_bytes())
     module, data = Blob(split.module), Blob(split.data)
-    sizes = re.findall(r"^#define \w+_((?:ARENA|STATE)_(?:BYTES|ALIGN)) (\d+)u", str(built.sources.model[f"{m}.h"]), re.M)
+    sizes = re.findall(_SIZES, str(built.sources.model[f"{m}.h"]), re.MULTILINE)
     parts = _PARTS.format(
         m=m, module=json.dumps(_record(f"{m}.gpu.wasm", module)),
         weights=json.dumps(_record(f"{m}.gpu.weights.bin", data)),

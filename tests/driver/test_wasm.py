@@ -13,7 +13,7 @@ import pytest
 from sdk.boards import Board, load_board
 from sdk.driver import BuildOptions, build, profile
 from sdk.driver.agents import link_agent
-from sdk.driver.artifact import build_sources
+from sdk.driver.artifact import build_libraries, build_sources
 from sdk.driver.execute import connect, verify
 from sdk.driver.measuring import bench
 from sdk.driver.sources import compile_sources
@@ -121,6 +121,15 @@ def test_vectors_are_where_the_board_has_them(plain: Board, need_tool) -> None:
     scalar = build_sources(DIGITS, BOARD, BuildOptions(name="digits", isa="scalar")).sources.model["digits.c"]
     assert "vector_size" not in scalar
     assert verify(DIGITS, BOARD, None, BuildOptions(isa="scalar"), "auto", 5).passed
+
+
+def test_relaxed_vectors_add_products_in_one_instruction(need_tool) -> None:
+    need_tool("node")
+    model, options = DIGITS.with_name("digits.onnx"), BuildOptions(dims={"batch": (2, 2)})
+    for name, relaxed in (("wasm32_relaxed", True), ("wasm32", False)):
+        module = build_libraries(model, load_board(name), options)["digits.wasm"].read_bytes()
+        assert (b"\xfd\x85\x02" in module) == relaxed  # f32x4.relaxed_madd
+    assert verify(model, load_board("wasm32_relaxed"), None, options, "auto", 5).passed
 
 
 def test_times_are_measured_and_nothing_is_counted(need_tool) -> None:

@@ -59,6 +59,7 @@ TOTAL = nest("reduce_sum", (F32,), ((4, 100),), axes=(1,))
 RELU = nest("relu", (F32,), ((ROWS, 40),))
 BLOCKS: tuple[Shape, ...] = ((ROWS, 64), (ROWS, 2), (ROWS, 2), (20, 36))
 GROUPS = nest("dense_groups", (I8, F32, I32, U8), BLOCKS, format="Q4_0")
+ROWS_OF = nest("lookup_groups", (U8, I32), ((20, 36), (3,)), format="Q4_0")
 ASKED: tuple[Shape, ...] = ((ROWS, 2, 16), (1, 16, 512), (1, 512, 16))
 ATTEND = nest("attend", (F32,) * 3, ASKED, start=2, window=0, ring=False, scale=0.5, cap=0.0)
 
@@ -75,6 +76,7 @@ STEPS: tuple[tuple[Loops, str, tuple[Arg, ...]], ...] = (
     (RELU, "cyclic", ("i0", 2)),
     (ATTEND, "attention_lanes", (4, 8, [2, 1])),
     (GROUPS, "group_panels", (8, "halves", 4, [2, 1])),
+    (ROWS_OF, "group_rows", ()),
 )
 
 

@@ -14,11 +14,12 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 TYPED = {"float32": "Float32Array", "int8": "Int8Array", "int64": "BigInt64Array"}
 _RUN = """
-const [runs, done] = arguments;
+const [runs, options, engine, done] = arguments;
 const numbers = ([type, values]) => globalThis[type].from(type.startsWith('Big') ? values.map(BigInt) : values);
 const every = async () => {
   const { load } = await import('/model/index.js');
-  const model = await load();
+  const model = await load(options);
+  if (model.engine !== engine) throw new Error(`it runs by ${model.engine}`);
   const found = [];
   for (const { inputs, dims } of runs) {
     const given = Object.fromEntries(Object.entries(inputs).map(([key, value]) => [key, numbers(value)]));
@@ -66,13 +67,17 @@ def golden(browser: webdriver.Chrome, cases: int = 5) -> None:
 
 
 def ran(
-    browser: webdriver.Chrome, *runs: tuple[Mapping[str, np.ndarray], Mapping[str, int]]
+    browser: webdriver.Chrome,
+    *runs: tuple[Mapping[str, np.ndarray], Mapping[str, int]],
+    engine: str = "relaxed-simd",
+    **options: bool,
 ) -> list[list[np.ndarray]]:
-    """The outputs of runs in the page's worker, each of inputs and sizes."""
+    """The outputs of runs, each of inputs and sizes, by a model that the page loads with options; ``engine`` has to be
+    what it runs by."""
     told = [
         {"inputs": {k: [TYPED[str(a.dtype)], a.reshape(-1).tolist()] for k, a in inputs.items()}, "dims": dict(dims)}
         for inputs, dims in runs
     ]
-    found = browser.execute_async_script(_RUN, told)
+    found = browser.execute_async_script(_RUN, told, options, engine)
     assert not isinstance(found, str), found
     return [[np.reshape(data, shape) for data, shape in outputs] for outputs in found]

@@ -35,6 +35,7 @@ _MACROS: Final[Mapping[str, str]] = {
     "avx512vl": "defined(__AVX512VL__)",
     "avx512vnni": "defined(__AVX512VNNI__)",
     "simd128": "defined(__wasm_simd128__)",
+    "relaxed-simd": "defined(__wasm_relaxed_simd__)",
 }
 
 

@@ -35,9 +35,9 @@ class StatePrinter:
         return [*self._locals("dims->"), f"return {text};"]
 
     def reset(self) -> list[str]:
-        """Statements that put every state back to its start."""
+        """Statements that put every state back to its start; none for one that may hold anything then."""
         self.used = set()
-        lines = [line for s in self.api.module.states.values() for line in self._reset(s)]
+        lines = [line for s in self.api.module.states.values() if s.init is not None for line in self._reset(s)]
         return [*self._locals("self->init_dims."), *lines]
 
     def _locals(self, source: str) -> list[str]:
@@ -62,6 +62,7 @@ class StatePrinter:
         if isinstance(state.init, str):
             return [f"{self.unit.helper('copy')}({place}, {self.weights.symbols[state.init]}, {self._bytes(size)});"]
         value = state.init
+        assert value is not None
         if type.nbytes == 1 or value == 0:
             return [f"{self.unit.helper('fill')}({place}, {value & 0xFF}, {self._bytes(size)});"]
         pointer = f"(({scalar_name(type)} *)(void *)({place}))"

@@ -37,7 +37,7 @@ def initial_states(module: Module, dims: Mapping[str, int] | None = None) -> dic
             out[state.name] = np.array(module.consts[state.init].data)
             continue
         shape = tuple(evaluate(d, env) for d in state.type.shape)
-        out[state.name] = np.full(shape, state.init, dtype=state.type.dtype.numpy)
+        out[state.name] = np.full(shape, state.init or 0, dtype=state.type.dtype.numpy)
     return out
 
 

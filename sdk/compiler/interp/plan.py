@@ -39,6 +39,8 @@ def initial_states(module: Module, entry: str, dims: Mapping[str, int] | None = 
         if buffer.role != "state":
             continue
         init = module.states[buffer.name].init
+        if init is None:
+            continue
         size = evaluate(buffer.type.nbytes, env)
         width = buffer.type.dtype.nbytes
         fill = np.full(size // width, init, buffer.type.dtype.numpy) if isinstance(init, int) else None

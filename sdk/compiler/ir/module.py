@@ -73,11 +73,12 @@ def _frozen(data: object) -> bool:
 @dataclass(frozen=True, slots=True)
 class State:
     """A tensor that survives between runs. ``axis`` is the one of which rows are written, the ring or page axis;
-    ``init`` the constant it starts from, or the value of every element. Dims of its type are bound at init."""
+    ``init`` the constant it starts from, or the value of every element; None where what it holds before it is written
+    does not matter, so that nobody clears it. Dims of its type are bound at init."""
 
     name: str
     type: TensorType
-    init: str | int = 0
+    init: str | int | None = 0
     layout: StateLayout = "plain"
     axis: int = 0
 

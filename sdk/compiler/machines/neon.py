@@ -8,7 +8,7 @@ from sdk.compiler.ir.types import I8
 from sdk.compiler.machines.common import COLUMNS, LANES, LEAST, PANELS
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine, Rule
 from sdk.compiler.schedules.rules.attention import AttentionLanes
-from sdk.compiler.schedules.rules.groups import GroupPanels
+from sdk.compiler.schedules.rules.groups import GroupPanels, GroupRows
 from sdk.compiler.schedules.rules.integer import LaneTiles, PairTiles
 from sdk.compiler.schedules.rules.integer_mve import QuadWindow
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
@@ -24,7 +24,8 @@ HALVES: Final = PlainWindow("halves", LEAST)
 # four tokens share the bits of two vectors of weights: their sums, whole and scaled, are half of the registers
 GROUPS: Final = GroupPanels(lanes=4, factors="lane", sums=8, tokens=(4, 2, 1))
 RULES: Final[tuple[Rule, ...]] = (
-    GROUPS, AttentionLanes(), LaneTiles(LEAST), WINDOW, LaneWindow(LEAST), *COLUMNS, HALVES, PANELS, *LANES,
+    GROUPS, GroupRows(), AttentionLanes(), LaneTiles(LEAST), WINDOW, LaneWindow(LEAST), *COLUMNS, HALVES, PANELS,
+    *LANES,
 )  # fmt: skip
 
 MACHINES: Final = (

@@ -8,7 +8,7 @@ from sdk.compiler.ir.types import I8, U8
 from sdk.compiler.machines.common import COLUMNS, FPUS, LANES, LEAST, PANELS, PLAIN, TILES
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine, Rule
 from sdk.compiler.schedules.rules.attention import AttentionLanes
-from sdk.compiler.schedules.rules.groups import GroupPanels
+from sdk.compiler.schedules.rules.groups import GroupPanels, GroupRows
 from sdk.compiler.schedules.rules.integer import LaneTiles
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
 from sdk.compiler.schedules.rules.plain import PlainWindow
@@ -25,6 +25,7 @@ GROUPS_512: Final = GroupPanels(lanes=16, factors="word", sums=8, tokens=(8, 4, 
 GROUPS_256: Final = GroupPanels(lanes=8, factors="word", sums=4, tokens=(4, 2, 1))
 GROUPS_AVX2: Final = GroupPanels(lanes=8, factors="halves", sums=4, tokens=(2, 1))
 AVX_RULES: Final[tuple[Rule, ...]] = (
+    GroupRows(),
     AttentionLanes(),
     LaneTiles(LEAST),
     LaneWindow(LEAST),

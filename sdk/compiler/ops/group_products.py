@@ -9,7 +9,8 @@ the schedule's own. The reference sums in f64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -24,13 +25,14 @@ from sdk.compiler.ops.positions import guarded, known, position, require_indices
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
 from sdk.compiler.ops.traits import OPAQUE
-from sdk.compiler.sym import Dim, Var
+from sdk.compiler.sym import Dim, Var, ceildiv
 from sdk.errors import BuildError
 
-__all__ = ["LEAST", "blocks_of", "number_of", "products_loops"]
+__all__ = ["LEAST", "Held", "Place", "blocks_of", "lookup_loops", "number_of", "products_loops", "rows_loops"]
 
 Array = NDArray[Any]
 Types = Sequence[TensorType]
+Place = Callable[[int, Dim], Load]  # byte ``first`` of a block, and so many behind it
 LEAST: Final = 2.0**-100  # of the largest activation of a group: what is below counts as zeros
 _LEAST_BITS: Final = (127 - 100) << 23
 _INFINITE: Final = 0x7F800000  # the bits of infinity; those of NaN are above
@@ -136,14 +138,19 @@ def _shifted(name: str, value: ValueExpr, bits: int) -> ValueExpr:
     return op(name, value, literal(bits, value)) if bits else value
 
 
-def _reader(w: str, row: Dim, block: Dim) -> Reader:
-    """Numbers of a block of a row of bytes."""
+def _in_rows(row: Dim, block: Dim) -> Place:
+    """Bytes of a block that begins at a byte of a row, as files have them."""
+    return lambda first, more: Load("w", (row, block + first + more), U8)
+
+
+def _reader(place: Place) -> Reader:
+    """Numbers of a block of bytes."""
 
     def read(first: int, count: int) -> ValueExpr:
         kind = U16 if count == 2 else U32
-        value: ValueExpr = cast(Load(w, (row, block + first), U8), kind)
+        value: ValueExpr = cast(place(first, 0), kind)
         for k in range(1, count):
-            byte = cast(Load(w, (row, block + first + k), U8), kind)
+            byte = cast(place(first + k, 0), kind)
             value = op("or", value, op("shl", byte, imm(8 * k, kind)))
         return value
 
@@ -167,9 +174,9 @@ def _runs_of(form: Format, group: int) -> Iterator[tuple[int, Run]]:
         at += run.count
 
 
-def _scalar(form: Format, run: Run, w: str, row: Dim, block: Dim, j: Dim) -> ValueExpr:
+def _scalar(form: Format, run: Run, place: Place, j: Dim) -> ValueExpr:
     """The number of a weight, ``zero`` too large, as i32."""
-    value = number_of(run, lambda first: Load(w, (row, block + first + j), U8))
+    value = number_of(run, lambda first: place(first, j))
     return cast(op("xor", value, imm(form.zero, U8)) if form.signed else value, I32)
 
 
@@ -212,7 +219,7 @@ def products_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any
     over = nest(outs[0].shape)
     m, n = over.index
     b = variable("b", nbytes // form.nbytes)
-    lets, read = _named(form, _reader("w", n, b.expr * form.nbytes))
+    lets, read = _named(form, _reader(_in_rows(n, b.expr * form.nbytes)))
     acc = Load("acc", (), F32)
     body: list[Stmt] = []
     for g, scales in enumerate(form.scales(read)):
@@ -234,7 +241,7 @@ def _group(form: Format, g: int, m: Dim, n: Dim, b: Var) -> Iterator[Stmt]:
         yield Store(f"total{k}", (), Load("sums", (m, start), I32) if form.zero else imm(0))
     for k, (at, run) in enumerate(_runs_of(form, g)):
         name, j = f"total{k if form.apart else 0}", variable(f"j{k}", run.count)
-        number = _scalar(form, run, "w", n, b.expr * form.nbytes, j.expr)
+        number = _scalar(form, run, _in_rows(n, b.expr * form.nbytes), j.expr)
         x = cast(Load("x", (m, b.expr * form.size + at + j.expr), I8), I32)
         yield loop(j, run.count, Store(name, (), op("add", Load(name, (), I32), op("mul", x, number))))
 
@@ -273,32 +280,63 @@ def _lookup_ref(w: Array, indices: Array, *, format: str) -> Array:
     return np.where(inside[..., None], rows.reshape(*indices.shape, -1), np.float32(0))
 
 
-def _lookup_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) -> Loops:
-    """For each index: its position, then the weights of that row, block by block."""
-    (w, indices), form = types, format_of(given["format"])
+def rows_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) -> Loops:
+    """Rows that lie as files have them."""
+    form = format_of(given["format"])
+    return lookup_loops(name, types, outs, form, Held(1, 1, lambda row, _, b, __: _in_rows(row, b * form.nbytes)))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How rows of blocks lie: in panels of ``rows``, a power of two, of which ``blocks`` are one record.
+    ``place(panel, row, record, k)`` has the bytes of block ``k`` of a record, for the row ``row`` of a panel."""
+
+    rows: int
+    blocks: int
+    place: Callable[[Dim, Dim, Dim, int], Place]
+
+    def cut(self, at: Dim) -> tuple[list[Stmt], Dim, Dim]:
+        """The panel of the row named ``at``, and the row in it, with what names them where panels have several."""
+        if self.rows == 1:
+            return [], at, 0
+        row, (panel, lane) = Ref("at", I32), (Var(name, *I32.limits).expr for name in ("panel", "lane"))
+        lets: list[Stmt] = [Let("panel", op("shr", row, imm(self.rows.bit_length() - 1)))]
+        return [*lets, Let("lane", op("and", row, imm(self.rows - 1)))], panel, lane
+
+
+def lookup_loops(name: str, types: Types, outs: Types, form: Format, held: Held) -> Loops:
+    """For each index: its position, then the weights of that row, record by record."""
+    w, indices = types
     columns = outs[0].shape[-1]
     assert isinstance(columns, int)
     over = nest(outs[0].shape, inner=1)
     names, at = position("at", Load("indices", over.index, indices.dtype), w.shape[0])
-    b, c = variable("b", columns // form.size), variable("c", columns)
-    lets, read = _named(form, _reader("w", at, b.expr * form.nbytes))
-    body: list[Stmt] = [*lets]
-    for g, scales in enumerate(form.scales(read)):
-        for k, (first, run) in enumerate(_runs_of(form, g)):
-            body.append(_weights(form, run, scales, k, (over, at, b, b.expr * form.size + first)))
-    copy = loop(b, columns // form.size, *body)
+    cut, panel, lane = held.cut(at)
+    checks = [(at, w.shape[0]), *([(panel, ceildiv(w.shape[0], held.rows)), (lane, held.rows)] if cut else [])]
+    steps = columns // form.size // held.blocks
+    b, c = variable("b", steps), variable("c", columns)
+    body: list[Stmt] = []
+    for k in range(held.blocks):
+        here = held.place(panel, lane, b.expr, k)
+        lets, read = _named(form, _reader(here))
+        block: list[Stmt] = [*lets]
+        for g, scales in enumerate(form.scales(read)):
+            for n, (first, run) in enumerate(_runs_of(form, g)):
+                to = (b.expr * held.blocks + k) * form.size + first
+                block.append(_weights(form, run, scales, n, over, here, to))
+        body += block if held.blocks == 1 else [Block(tuple(block))]
+    copy = loop(b, steps, *body)
     clear = loop(c, columns, Store("o", (*over.index, c.expr), imm(0.0, F32)))
-    inside = unproved([(at, w.shape[0])], known(over))
+    inside = unproved(checks, known(over))
     params = [param("w", w), param("indices", indices), param("o", outs[0], "write")]
-    whole = over.around(*names, guarded(inside, copy, clear))
+    whole = over.around(*names, *cut, guarded(inside, copy, clear))
     return function(name, params, [whole], over.rows)
 
 
-def _weights(form: Format, run: Run, scales: Scales, k: int, place: tuple[Nest, Dim, Var, Dim]) -> Stmt:
-    """The weights of a run as floats; ``place`` has the loops, the row, the block and where the run begins."""
-    over, row, b, first = place
+def _weights(form: Format, run: Run, scales: Scales, k: int, over: Nest, place: Place, first: Dim) -> Stmt:
+    """The weights of a run, the one numbered ``k`` of its group, as floats from ``first`` on."""
     j = variable("j", run.count)
-    number = _scalar(form, run, "w", row, b.expr * form.nbytes, j.expr)
+    number = _scalar(form, run, place, j.expr)
     value: ValueExpr = cast(op("sub", number, imm(form.zero)) if form.zero else number, F32)
     step = op("mul", scales.step, scales.factors[k]) if scales.factors else scales.step
     value = op("mul", Ref("step", F32), value)
@@ -381,7 +419,7 @@ define(
         ("w", "indices"),
         _lookup_infer,
         _lookup_ref,
-        _lookup_loops,
+        rows_loops,
         samples=tuple(
             _lookup_sample(name, 5, FORMATS[name].size * 2, indices, values)
             for (name, indices, values) in zip(

@@ -18,6 +18,7 @@ from sdk.compiler.schedules import (
     dual_mac,
     fission,
     group_panels,
+    group_rows,
     interleave,
     interleave_channels,
     lanes,
@@ -75,6 +76,7 @@ class Schedule:
     use_interleaved_dot = _step(dual_mac.use_interleaved_dot)
     fission = _step(fission.fission)
     group_panels = _step(group_panels.group_panels)
+    group_rows = _step(group_rows.group_rows)
     interleave = _step(interleave.interleave)
     unpack = _step(interleave_channels.unpack)
     interleave_channels = _step(interleave_channels.interleave_channels)

@@ -104,7 +104,7 @@ def _states(module: Module, report: Report) -> None:
                 report(where, f"starts from the constant @{state.init}, which does not exist")
             elif (const.type.dtype, const.type.shape) != (state.type.dtype, state.type.shape):
                 report(where, f"starts from the constant @{state.init} of another type")
-        elif not state.type.dtype.is_float:
+        elif state.init is not None and not state.type.dtype.is_float:
             lo, hi = state.type.dtype.limits
             if not lo <= state.init <= hi:
                 report(where, f"starts from {state.init}, which is not of type {state.type.dtype}")

@@ -156,5 +156,9 @@ def _read_state(r: Reader) -> State:
         axis = cursor.integer()
         cursor.expect(")")
     cursor.expect("=")
-    init = cursor.sigil("@", "a constant") if cursor.kind == "sigil" else cursor.integer()
+    init: str | int | None = None
+    if cursor.text == "any":
+        cursor.expect("any")
+    else:
+        init = cursor.sigil("@", "a constant") if cursor.kind == "sigil" else cursor.integer()
     return State(name, type_, init, layout, axis)

@@ -84,4 +84,6 @@ def _state(state: State, types: TypePrinter) -> str:
     text = f"state {sigil_name('@', state.name)}{header}: {types.type(state.type, scope)}"
     if state.layout != "plain" or state.axis:
         text += f" {state.layout}({state.axis})"
+    if state.init is None:
+        return f"{text} = any"
     return f"{text} = {sigil_name('@', state.init) if isinstance(state.init, str) else state.init}"

@@ -1,4 +1,4 @@
-"""The rule for products with weights in groups of a few bits."""
+"""The rules for products with weights in groups of a few bits, and for single rows of these."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.group_panels import Factors, format_of_products
+from sdk.compiler.schedules.group_rows import format_of_rows
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["GroupPanels"]
+__all__ = ["GroupPanels", "GroupRows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,4 +37,25 @@ class GroupPanels:
         """
         s = Schedule(nest.loops)
         s.group_panels(self.lanes, self.factors, self.sums, list(self.tokens))
+        return s.done()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """Rows out of the panels that ``GroupPanels`` reads, so that a matrix of both is stored once."""
+
+    name = "group-rows"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Rows of constants."""
+        return format_of_rows(nest.loops) is not None and nest.constant("w")
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """The same rows out of panels.
+
+        Raises:
+            ScheduleError: it takes no such rows.
+        """
+        s = Schedule(nest.loops)
+        s.group_rows()
         return s.done()

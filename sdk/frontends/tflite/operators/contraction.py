@@ -87,15 +87,16 @@ def ratios(node: OpNode, scales: Array, k: int = 0) -> Array:
 
 
 def _bias(node: OpNode, channels: int, kind: DType) -> tuple[Value, Array]:
-    """The bias and its magnitude per channel; zeros of type ``kind`` when the operator has none."""
+    """The bias, of any shape, and its magnitude per channel; zeros of type ``kind`` when the operator has none."""
     if not node.has(2):
         zeros = np.zeros(channels, dtype=kind.numpy)
         return node.const("bias", zeros), zeros.astype(object)
     value = node.input(2, *((I32,) if kind == I32 else (I32, I64)))
     data = node.constant(2)
-    if data.shape != (channels,):
+    if data.size != channels:
         raise BuildError(f"the bias has the shape {list(data.shape)} for {channels} channels")
-    return value, np.abs(data.astype(object))
+    flat = data.reshape(channels)
+    return value if data.ndim == 1 else node.const("bias", flat), np.abs(flat.astype(object))
 
 
 def bounds(weights: Array, x_offset: int, kind: DType, bias: Array) -> Array:

@@ -8,7 +8,8 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16, I32, U8
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.context import Importer, OpNode, Table
+from sdk.frontends.tflite.operators.real import movement
 from sdk.frontends.tflite.quantize import round_away
 from sdk.frontends.tflite.reader import Tensor
 
@@ -16,31 +17,31 @@ __all__ = ["TABLE"]
 
 
 def reshape(node: OpNode) -> None:
-    """RESHAPE to a constant shape, given as a tensor, as an option, or only by the output."""
-    if node.has(1) and node.tensor(1).data is not None:
-        shape = node.integers(1)
+    """RESHAPE to a shape known at import; to that of the output if only the run computes it, as tflite-micro does."""
+    if node.has(1) and node.contents(1) is None:
+        _reshape_to(node, node.output().shape)
     else:
-        shape = tuple(node.operator.options.get("NewShapeAsNumpy") or node.output().shape)
-    _reshape_to(node, shape)
+        movement.reshape(node)
 
 
 def _reshape_to(node: OpNode, shape: tuple[int, ...]) -> None:
     x = node.input(0)
-    if 0 in x.type.shape and 0 in node.output().shape:  # another shape of no elements
-        node.call("full", shape=node.output().shape, value=0, dtype=str(x.type.dtype))
-        return
-    if any(d < -1 or d == 0 for d in shape) or shape.count(-1) > 1:
-        raise BuildError(f"the target shape {list(shape)} is impossible")
-    node.call("reshape", x, shape=shape)
+    if 0 in x.type.shape and 0 in shape:  # another shape of no elements
+        node.call("full", shape=shape, value=0, dtype=str(x.type.dtype))
+    else:
+        node.call("reshape", x, shape=shape)
 
 
-def same_elements(node: OpNode) -> None:
-    """SQUEEZE and EXPAND_DIMS: the output's shape, with the open extent of the input kept open."""
-    x, shape = node.input(0), node.output().shape
-    if all(isinstance(d, int) for d in x.type.shape):
-        _reshape_to(node, shape)
-        return
-    raise BuildError("an open extent cannot be squeezed or expanded")
+def _same_elements(of_any_size: Importer) -> Importer:
+    """SQUEEZE and EXPAND_DIMS: the output's shape; ``of_any_size`` where a size is open, which the file states as 1."""
+
+    def run(node: OpNode) -> None:
+        if all(isinstance(d, int) for d in node.input(0).type.shape):
+            _reshape_to(node, node.output().shape)
+        else:
+            of_any_size(node)
+
+    return run
 
 
 def concatenation(node: OpNode) -> None:
@@ -220,8 +221,8 @@ def transpose(node: OpNode) -> None:
 
 TABLE: Table = {
     "RESHAPE": reshape,
-    "SQUEEZE": same_elements,
-    "EXPAND_DIMS": same_elements,
+    "SQUEEZE": _same_elements(movement.squeeze),
+    "EXPAND_DIMS": _same_elements(movement.expand_dims),
     "CONCATENATION": concatenation,
     "STRIDED_SLICE": strided_slice,
     "SLICE": slice_,

@@ -52,13 +52,13 @@ def _numbers(node: OpNode, k: int) -> tuple[int, ...]:
 
 
 def _bias(node: OpNode, k: int, channels: int) -> Value:
-    """The bias, zeros where there is none."""
+    """The bias, zeros where there is none; as in LiteRT only the number of its elements counts."""
     if not node.has(k):
         return node.const("bias", np.zeros(channels, np.float32))
     bias = node.input(k, F32)
-    if bias.type.shape != (channels,):
+    if product(bias.type.shape) != channels:
         raise BuildError(f"the bias has the shape {list(bias.type.shape)} for {channels} channels")
-    return bias
+    return bias if bias.type.rank == 1 else _arranged(node, k, None, (channels,), "bias")
 
 
 def _arranged(node: OpNode, k: int, perm: tuple[int, ...] | None, shape: tuple[int, ...], name: str) -> Value:
