@@ -1,4 +1,4 @@
-"""Which loops functions need real arithmetic to round as the IR says: compilers may not contract or rearrange it there."""
+"""Which loops functions need real arithmetic to round as the IR says: there, compilers may not contract it."""
 
 from __future__ import annotations
 

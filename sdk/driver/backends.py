@@ -31,9 +31,11 @@ def backend_for(board: Board, options: BuildOptions) -> Backend:
         which = "wants to know for what" if options.gpu is None else "makes no kernels beside C"
         raise UsageError(f"the {backend.name} backend {which}", hint="--gpu opencl or --gpu vulkan, without --backend")
     if options.gpu is not None and (options.gpu == "webgpu") != (board.core.arch == "wasm"):
-        why = "browsers have WebGPU, and no other interface of GPUs"
-        hint = "sdk new web MODEL --gpu webgpu makes a page" if options.gpu == "webgpu" else "--gpu webgpu"
-        raise UsageError(f"--gpu {options.gpu} has no part in code for {board.name}", why=why, hint=hint)
+        raise UsageError(
+            f"--gpu {options.gpu} has no part in code for {board.name}",
+            why="browsers have WebGPU, and no other interface of GPUs",
+            hint="sdk new web MODEL --gpu webgpu makes a page" if options.gpu == "webgpu" else "--gpu webgpu",
+        )
     why = backend.refuses(board)
     if why is not None:
         flag = "gpu" if options.backend is None else "backend"

@@ -81,6 +81,12 @@ def new_project(
     """
     kind = load_kind(kind_name)
     place = _place(kind_name, kind, board, settings or {})
+    gpu = options.gpu == "webgpu"
+    if gpu and kind.adds != "web":
+        raise UsageError(
+            f"--gpu webgpu has no part in a project for {kind.title}", why="browsers have WebGPU",
+            hint="sdk new web, or leave it out",
+        )  # fmt: skip
     if kind.runtime and (board.runtime.uart is None or board.runtime.timer is None or board.hosted):
         raise UsageError(
             f"the runtime has no start-up for {board.name} itself",
@@ -99,17 +105,12 @@ def new_project(
             why="its start-up, which maps the flash chip, is not ours",
             hint="leave it out; kinds firmware and cmake take it",
         )
-    gpu = options.gpu == "webgpu"
-    if gpu and kind.adds != "web":
-        raise UsageError(
-            f"--gpu webgpu has no part in a project for {kind.title}", why="browsers have WebGPU",
-            hint="sdk new web, or leave it out",
-        )  # fmt: skip
     options = replace(options, gpu=None) if gpu else options  # beside what runs where there is none
     file = read_model_file(model, options.importers, options.tensors)
     built = build_sources(file, board, replace(options, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
-    values["told"] = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
+    told = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
+    values["told"] = f"{' --gpu webgpu' if gpu else ''}{told}"
     options = replace(options, io=kind.io)
     added = maker_of(kind)(Making(kind, file, board, options, built, values["entries"], settings or {}, gpu))
     values |= added.values

@@ -1,4 +1,4 @@
-"""The files with which a page runs a model on WebGPU: a second module, which does single steps, kernels, and their runtime."""
+"""The files with which a page runs a model on WebGPU: a second module, of single steps, kernels, and their runtime."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def gpu_files(making: Making) -> dict[str, str | Blob]:
     return {
         f"model/{m}.gpu.wasm": module, f"model/{m}.gpu.weights.bin": data,
         "model/gpu.js": f"// The model on WebGPU. {told}\n{runtime}",
-        "model/gpu_plans.js": f"{built.sources.model[f'{m}_gpu.js']}{parts}",
+        "model/gpu_plans.js": str(built.sources.model[f"{m}_gpu.js"]) + parts,
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """A planned module for pages: C for WebAssembly that runs any one step, and its kernels and steps as JavaScript.
 
-The JavaScript of a web project (templates/projects/_shared/web_gpu.js) is the runtime: it records the steps for the dims of a
-run, proves kernels against the C, and runs as C what has no kernel.
+The JavaScript of a web project (templates/projects/_shared/web_gpu.js) is the runtime: it records the steps for the
+dims of a run, proves kernels against the C, and runs as C what has no kernel.
 """
 
 from __future__ import annotations
