@@ -41,6 +41,29 @@ _THREADS: Final = click.option(
 )
 
 
+_CACHE: Final = click.option(
+    "--cache", type=click.Choice(("f32", "f16", "int8")), default="f32", show_default=True,
+    help="What keys and values of a conversation are kept in.",
+)  # fmt: skip
+
+
+def _guessing(shift: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options that say what is guessed, and what a full context does."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in (
+            click.option("--shift", is_flag=True, help=shift),
+            click.option("--draft", type=options.FILE,
+                         help="Build of a smaller model with the same tokens: it guesses."),
+            click.option("--lookup", type=click.IntRange(0), default=0, show_default=True, metavar="N",
+                         help="Guess up to N tokens that followed the same words before."),
+        ):  # fmt: skip
+            command = option(command)
+        return command
+
+    return add
+
+
 def _grammars(*, several: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The options that name what an answer follows."""
 
@@ -105,6 +128,7 @@ def llm() -> None:
 @click.option(
     "--quantize", metavar="FORMAT", help="q8_0 or q4_0: matrices of floats in groups of 32, rounded to nearest."
 )
+@_CACHE
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
 @click.option(
     "--threads", type=click.IntRange(1, 64), metavar="N",
@@ -113,15 +137,15 @@ def llm() -> None:
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @options.json_option
 def build(
-    model: Path, board: str, out: Path | None, context: int | None, chunk: int, quantize: str | None, name: str | None,
-    threads: int | None, force: bool, as_json: bool,
+    model: Path, board: str, out: Path | None, context: int | None, chunk: int, quantize: str | None, cache: str,
+    name: str | None, threads: int | None, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compile the checkpoint MODEL for a board: C, and on this machine a library that sdk.llm.load runs."""
     from sdk.llm.build import build_model
 
     made = build_model(
         model, out or Path("out") / f"{model.stem}-{board}", context=context, chunk=chunk, name=name, threads=threads,
-        board=board, force=force, quantize=quantize,
+        board=board, force=force, quantize=quantize, cache=cache,
     )  # fmt: skip
     data = {**made.info, "out": str(made.folder), "report": made.report.to_json()}
     if as_json:
@@ -141,23 +165,20 @@ def build(
 @click.option("--prompt", metavar="TEXT", help="Ask this once, and end; - reads it from stdin.")
 @click.option("--raw", is_flag=True, help="Go on with the text as it is, without the chat template.")
 @click.option("--tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens an answer.")
-@click.option(
-    "--lookup", type=click.IntRange(0), default=0, show_default=True, metavar="N",
-    help="Guess up to N tokens that followed the same words before.",
-)  # fmt: skip
-@click.option("--draft", type=options.FILE, help="Build of a smaller model with the same tokens: it guesses.")
-@click.option("--shift", is_flag=True, help="When the context is full, forget the older half but for --system.")
+@_guessing("When the context is full, forget the older half but for --system.")
+@click.option("--session", type=options.FILE, help="Go on with the conversation in this file, and keep it there.")
 @_grammars(several=False)
 @_THREADS
 @_sampling
 def chat(
     folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, lookup: int,
-    draft: Path | None, shift: bool, grammars: tuple[Path, ...], schemas: tuple[Path, ...], threads: int | None,
-    **sampling: Any,
+    draft: Path | None, shift: bool, session: Path | None, grammars: tuple[Path, ...], schemas: tuple[Path, ...],
+    threads: int | None, **sampling: Any,
 ) -> None:  # fmt: skip
     """Talk with the model that sdk llm build wrote to FOLDER; an empty line or Ctrl-D ends it."""
     from sdk.llm.conversation import Conversation
     from sdk.llm.guesses import Draft
+    from sdk.llm.saved import save_conversation
 
     if len(grammars) + len(schemas) > 1:
         raise UsageError("an answer follows one grammar or schema", hint="give --grammar or --json-schema once")
@@ -167,6 +188,8 @@ def chat(
     guesses = None if draft is None else Draft(Conversation.of(draft, threads), talk)
     lookup = lookup if lookup or draft is None else _DRAFTED
     messages = [{"role": "system", "content": system}] if system else []
+    if session is not None:
+        messages = _taken_up(session, talk, messages, raw=raw)
     for text in _asked(prompt):
         messages.append({"role": "user", "content": text})
         ids = talk.speaker.encode(text) if raw else talk.speaker.encode_chat(messages)
@@ -177,6 +200,22 @@ def chat(
             output.say_part(piece.text)
         output.say("")
         messages.append({"role": "assistant", "content": "".join(said)})
+        if session is not None:
+            save_conversation(session, talk, messages)
+
+
+def _taken_up(session: Path, talk: Any, messages: list[dict[str, str]], *, raw: bool) -> list[dict[str, str]]:
+    """The messages of a conversation that is gone on with, or of a new one."""
+    from sdk.llm.saved import restore_conversation
+
+    if raw:
+        raise UsageError("--session keeps chats, not --raw texts", hint="leave one of the two out")
+    if not session.exists():
+        return messages
+    found = restore_conversation(session, talk)
+    if messages and found[:1] != messages:
+        raise UsageError(f"{session} was begun with another --system", hint="leave --system out, or name another file")
+    return found
 
 
 def _asked(prompt: str | None) -> Iterator[str]:
@@ -201,8 +240,9 @@ def _asked(prompt: str | None) -> Iterator[str]:
     shell_complete=complete.board_names,
 )  # fmt: skip
 @click.option("--chunk", type=click.IntRange(2, 4096), default=128, show_default=True, metavar="N", help="As build.")
+@_CACHE
 @options.json_option
-def fit(model: Path, sizes: tuple[str, ...], boards: tuple[str, ...], chunk: int, as_json: bool) -> None:
+def fit(model: Path, sizes: tuple[str, ...], boards: tuple[str, ...], chunk: int, cache: str, as_json: bool) -> None:
     """Tell the largest context with which the checkpoint MODEL fits into memory, as it is and quantised.
 
     Without --memory and --board: for phones, a page in a browser and computers by their memory. An app gets half of a
@@ -217,7 +257,7 @@ def fit(model: Path, sizes: tuple[str, ...], boards: tuple[str, ...], chunk: int
     rooms = [Room(text, _bytes(text)) for text in sizes] + [Room.of(load_board(name)) for name in boards]
     formats = {"as it is": None, **{name.lower(): name for name in MADE}}
     found = [
-        (room, {title: largest_context(checkpoint.config, checkpoint.weights, room, chunk, format)
+        (room, {title: largest_context(checkpoint.config, checkpoint.weights, room, chunk, format, cache)
                 for title, format in formats.items()})
         for room in rooms or DEVICES
     ]  # fmt: skip
@@ -250,9 +290,11 @@ def _bytes(text: str) -> int:
     help="Answers at the same time, each with caches of its own; others wait.",
 )  # fmt: skip
 @click.option("--name", metavar="NAME", help="Name of the model for clients (default: the build's).")
+@_guessing("When the context is full, forget the older half but for the system's message.")
 @_THREADS
 def serve(
-    folder: Path, listen: str, key_file: Path | None, parallel: int, name: str | None, threads: int | None
+    folder: Path, listen: str, key_file: Path | None, parallel: int, name: str | None, lookup: int,
+    draft: Path | None, shift: bool, threads: int | None,
 ) -> None:  # fmt: skip
     """Serve the model that sdk llm build wrote to FOLDER by OpenAI's interface: /v1/chat/completions and others.
 
@@ -269,9 +311,12 @@ def serve(
     key = None if key_file is None else _read(key_file).strip()
     if key == "":
         raise UsageError(f"{key_file} is empty", hint="write a secret into it")
-    talk = Conversation.of(folder, threads or max(processors() // parallel, 1))
+    threads = threads or max(processors() // parallel, 1)
+    talk = Conversation.of(folder, threads)
     called = name or str(talk.model.info["name"])
-    engine = Engine(talk, parallel)
+    smaller = None if draft is None else Conversation.of(draft, threads)
+    lookup = lookup if lookup or draft is None else _DRAFTED
+    engine = Engine(talk, parallel, lookup=lookup, draft=smaller, shift=shift)
     try:
         server = server_of(engine, called, host.strip("[]"), int(port), key)
         output.say(f"{called} at http://{host}:{server.port}/v1; Ctrl-C ends it")

@@ -29,9 +29,10 @@ _BYTE_BYTES: Final = 128  # tokenizing memory that is enough for a byte of text
 def embed_chat(
     folder: Path, grammars: Mapping[str, Rules] | None = None, date: datetime | None = None
 ) -> tuple[list[Path], str | None]:
-    """Writes ``NAME_chat.h``, ``NAME_chat.c``, an example program, the tokenizer's table and the C of tokenizer and
-    sampler into the folder of a build; their paths, and why there is no NAME_chat_say, if so. With ``grammars``, by
-    names, their tables too, and the C that follows them. A chat template that writes a date writes this one.
+    """Writes ``NAME_chat.h``, ``NAME_chat.c``, ``NAME_chat_saved.c``, an example program, the tokenizer's table and the
+    C of tokenizer and sampler into the folder of a build; their paths, and why there is no NAME_chat_say, if so. With
+    ``grammars``, by names, their tables too, and the C that follows them. A chat template that writes a date writes
+    this one.
 
     Raises:
         UsageError: the folder holds no build, or a grammar cannot be followed.
@@ -68,7 +69,8 @@ def embed_chat(
         **_chat_values(chat), "around": around,
         "words_bytes": len(tables.get(f"{name}_words.bin", b"")),
     }  # fmt: skip
-    texts = {f"{name}_{part}": render(f"llm/{part}", **values) for part in ("chat.h", "chat.c", "chat_main.c")}
+    parts = ("chat.h", "chat.c", "chat_saved.c", "chat_main.c")
+    texts = {f"{name}_{part}": render(f"llm/{part}", **values) for part in parts}
     paths = [folder / file for file in texts]
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8")

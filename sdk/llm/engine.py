@@ -12,6 +12,7 @@ from typing import Final
 from sdk.errors import SdkError
 from sdk.llm.conversation import Conversation, Piece, shared
 from sdk.llm.grammar import Grammar
+from sdk.llm.guesses import Draft
 from sdk.llm.text.sampler import Sampler
 
 __all__ = ["Asked", "Busy", "Engine"]
@@ -26,22 +27,30 @@ class Busy(Exception):
 @dataclass(frozen=True)
 class Asked:
     """What a caller wants: the tokens of a prompt, how to choose those of the answer, how many at most, the texts that
-    end it, and the grammar that it follows."""
+    end it, the grammar that it follows, and how many tokens of the prompt stay where the context is shifted."""
 
     prompt: Sequence[int]
     sampler: Sampler
     most: int | None = None
     ends: Sequence[str] = ()
     grammar: Grammar | None = None
+    keep: int = 0
 
 
 class Engine:
-    """Answers of ``parallel`` conversations at once over the same weights."""
+    """Answers of ``parallel`` conversations at once over the same weights. With ``lookup`` up to so many tokens are
+    guessed, by the model of ``draft`` where there is one. With ``shift`` a full context is no end."""
 
-    def __init__(self, conversation: Conversation, parallel: int = 1) -> None:
+    def __init__(
+        self, conversation: Conversation, parallel: int = 1, *, lookup: int = 0, draft: Conversation | None = None,
+        shift: bool = False,
+    ) -> None:  # fmt: skip
         self.speaker = conversation.speaker
         self.context = conversation.model.context
         self._all = [conversation, *(conversation.another() for _ in range(parallel - 1))]
+        smaller = [] if draft is None else [draft, *(draft.another() for _ in range(parallel - 1))]
+        self._drafts = {id(own): Draft(small, own) for own, small in zip(self._all, smaller, strict=False)}
+        self._lookup, self.shift = lookup, shift
         self._idle = list(self._all)
         self._turns = asyncio.Semaphore(parallel)
         self._waiting = 0
@@ -61,6 +70,8 @@ class Engine:
             SdkError: what the conversation raises.
         """
         conversation = await self._turn(asked.prompt)
+        draft = self._drafts.get(id(conversation))
+        most = self.context if self.shift and asked.most is None else asked.most  # an answer ends in any case
         stopped = threading.Event()
         loop, found = asyncio.get_running_loop(), asyncio.Queue[tuple[Piece, int] | SdkError | None]()
 
@@ -70,8 +81,8 @@ class Engine:
         def work() -> None:
             try:
                 for piece in conversation.answer(
-                    asked.prompt, asked.sampler, most=asked.most, ends=asked.ends, stopped=stopped.is_set,
-                    grammar=asked.grammar,
+                    asked.prompt, asked.sampler, most=most, ends=asked.ends, stopped=stopped.is_set,
+                    grammar=asked.grammar, lookup=self._lookup, draft=draft, keep=asked.keep if self.shift else None,
                 ):  # fmt: skip
                     tell((piece, conversation.reused))
             except SdkError as error:
@@ -83,6 +94,8 @@ class Engine:
             finally:
                 if stopped.is_set():
                     conversation.forget()
+                    if draft is not None:
+                        draft.forget()
                 tell(None)
 
         done = loop.run_in_executor(self._pool, work)

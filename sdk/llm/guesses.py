@@ -27,6 +27,9 @@ class Talker(Protocol):
     def add(self, token: int) -> NDArray[np.float32]:
         """The logits after one more token."""
 
+    def forget(self) -> None:
+        """Empties the caches."""
+
 
 def followers(said: Sequence[int], most: int) -> list[int]:
     """What followed the last words where they were said before, the latest time of the longest match."""
@@ -54,6 +57,10 @@ class Draft:
                 hint="take a smaller model of the same family",
             )  # fmt: skip
         self._talk = conversation
+
+    def forget(self) -> None:
+        """Empties the caches of the smaller model."""
+        self._talk.forget()
 
     def guess(self, said: Sequence[int], sampler: Sampler, most: int) -> list[int]:
         """Up to ``most`` tokens that may follow."""

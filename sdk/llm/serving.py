@@ -93,7 +93,8 @@ class Application:
         self._known(body.model)
         messages = body.conversation()
         most = body.max_completion_tokens or body.max_tokens
-        asked = await self._asked(lambda: self._engine.speaker.encode_chat(messages), body, most)
+        speaker = self._engine.speaker
+        asked = await self._asked(lambda: speaker.encode_chat(messages), lambda: speaker.kept(messages), body, most)
         shape = _Shape("chatcmpl", "chat.completion", self._name, len(asked.prompt), chat=True)
         await self._answer(asked, shape, body, receive, send)
 
@@ -109,11 +110,13 @@ class Application:
         def encode() -> list[int]:
             return self._engine.speaker.encode(prompt) if isinstance(prompt, str) else list(prompt)
 
-        asked = await self._asked(encode, body, body.max_tokens)
+        asked = await self._asked(encode, lambda: self._engine.speaker.kept([], raw=True), body, body.max_tokens)
         shape = _Shape("cmpl", "text_completion", self._name, len(asked.prompt), chat=False)
         await self._answer(asked, shape, body, receive, send)
 
-    async def _asked(self, encode: Callable[[], list[int]], body: Any, most: int | None) -> Asked:
+    async def _asked(
+        self, encode: Callable[[], list[int]], keep: Callable[[], int], body: Any, most: int | None
+    ) -> Asked:
         def compiled() -> Grammar | None:
             rules = body.rules()
             return None if rules is None else self._engine.speaker.grammar(rules)
@@ -122,11 +125,12 @@ class Application:
         try:
             prompt = await loop.run_in_executor(None, encode)
             grammar = await loop.run_in_executor(None, compiled)
-            asked = Asked(prompt, body.sampler(), most, body.ends, grammar)
+            kept = await loop.run_in_executor(None, keep) if self._engine.shift else 0
+            asked = Asked(prompt, body.sampler(), most, body.ends, grammar, kept)
         except SdkError as error:
             said = (error.message, error.where and f"at {error.where}", error.why)
             raise Failure(400, "; ".join(part for part in said if part)) from None
-        if len(prompt) >= self._engine.context:
+        if len(prompt) >= self._engine.context and not self._engine.shift:
             raise Failure(
                 400,
                 f"the prompt has {len(prompt)} tokens, and there is room for {self._engine.context} with the answer",

@@ -23,6 +23,7 @@ from sdk.projects.golden import Case, golden_cases
 from sdk.projects.interface import Entry, Port, entries_of
 from sdk.projects.kinds import Kind
 from sdk.projects.making import Added, Making
+from sdk.projects.weights import HASH_DIGITS, weights_bytes, weights_files
 from sdk.text import GENERATED, printable, wire_name
 from sdk.toolchains import Blob
 from sdk.version import VERSION
@@ -146,13 +147,11 @@ def app_of(built: Built) -> App:
     ]
     made = _distinct(made)
     state = re.search(r"_STATE_BYTES (\d+)u", header)
-    weights = re.search(r"_WEIGHTS_BYTES (\d+)u", header)
     assert state is not None
-    assert weights is not None
     texts = " ".join(text for e in made for p in e.ports for text in p.c_shape)
     functions = tuple(sorted(set(re.findall(r"session_(\w+)\(", texts))))
     own_codes = tuple((code, text) for _, code, text in SESSION_ERRORS)
-    return App(tuple(made), state[1] != "0", (*_codes(first), *own_codes), int(weights[1]), functions)
+    return App(tuple(made), state[1] != "0", (*_codes(first), *own_codes), weights_bytes(built), functions)
 
 
 def _distinct(entries: Sequence[AppEntry]) -> list[AppEntry]:
@@ -263,8 +262,9 @@ def app_files(making: Making) -> Added:
         raise UsageError("apps run a model in one thread", where="--threads", hint="leave out --threads")
     place = _settings(making)
     app = app_of(making.built)
+    outside = options.weights == "file"  # which newer cores' code would want in an order of its own
     builds = {
-        name: build_sources(making.file, load_board(board), options, also=kind.also.get(name, ()))
+        name: build_sources(making.file, load_board(board), options, also=() if outside else kind.also.get(name, ()))
         for name, board in kind.sets.items()
     }
     m = making.built.sources.prefix
@@ -274,7 +274,10 @@ def app_files(making: Making) -> Added:
         f"{root}/{folder}/{name}": text
         for folder, built in builds.items()
         for name, text in built.sources.model.items()
+        if not (outside and name.endswith(".bin"))
     }
+    beside = weights_files(kind, builds) if outside else {}
+    files |= beside
     cases = golden_cases(making.file, options, making.built)
     files[kind.golden.replace("TITLE", module)] = _packed(cases, app)
     sources = {
@@ -282,7 +285,9 @@ def app_files(making: Making) -> Added:
     }
     if kind.choices:
         files |= {f"{root}/{name}": text for name, text in _choices(kind, sources, m)}
-    words = {"kotlin": _kotlin, "swift": _swift, "module": module}
+    words: dict[str, object] = {"kotlin": _kotlin, "swift": _swift, "module": module, "weights_file": outside}
+    words |= {"hash_digits": HASH_DIGITS, "weights_pack": any(name.startswith(f"{kind.pack}/") for name in beside)}
+    words["weights_names"] = sorted(beside)
     return Added(files, {**app.values(), **words, "place": place, "app_sources": sources})
 
 

@@ -36,7 +36,8 @@ class Kind(Table, frozen=True):
     its folder there, and ``also`` the capabilities of newer cores for which it has code too. Where all that is compiled
     lies in one folder, ``choices`` are the conditions of C for each: a file there includes that of the set. ``golden``
     is the file of golden cases; ``TITLE`` in paths is the name of the module. ``defaults`` are settings that --set
-    changes (``NAME`` as in paths, in small letters), ``patterns`` what they have to look like.
+    changes (``NAME`` as in paths, in small letters), ``patterns`` what they have to look like. ``weights`` is where
+    files of weights lie, with ``--weights file`` or where the model has very many; ``pack`` is where very many do.
     """
 
     title: str
@@ -53,6 +54,8 @@ class Kind(Table, frozen=True):
     also: dict[str, tuple[str, ...]] = key(default_factory=dict)
     choices: dict[str, str] = key(default_factory=dict)
     golden: str = ""
+    weights: str = ""
+    pack: str = ""
     defaults: dict[str, str] = key(default_factory=dict)
     patterns: dict[str, str] = key(default_factory=dict)
     hint: str = "README.md says how to build it"

@@ -31,6 +31,7 @@ from sdk.frontends.base import ModelFile
 from sdk.projects.added import Making, maker_of
 from sdk.projects.interface import entries_of
 from sdk.projects.kinds import SHARED, Kind, load_kind, template_folder
+from sdk.projects.weights import place_weights
 from sdk.resources import data_dir
 from sdk.text import GENERATED, printable
 from sdk.toolchains import SourceText
@@ -108,6 +109,9 @@ def new_project(
     options = replace(options, gpu=None) if gpu else options  # beside what runs where there is none
     file = read_model_file(model, options.importers, options.tensors)
     built = build_sources(file, board, replace(options, io=kind.io))
+    placed = place_weights(kind, options, built)
+    if placed != options:
+        options, built = placed, build_sources(file, board, replace(placed, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
     told = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
     values["told"] = f"{' --gpu webgpu' if gpu else ''}{told}"
@@ -241,7 +245,9 @@ def _files(
         at = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m)
         parts_of = at.replace(_TITLE, str(values.get("module", ""))).split("/")
         name = "/".join(f".{part.removeprefix(_DOT)}" if part.startswith(_DOT) else part for part in parts_of)
-        yield name, _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
+        text = _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
+        if text:  # some are for some models only
+            yield name, text
 
 
 def _sources(

@@ -44,7 +44,8 @@ class Target:
     made for size, whatever the level says. With ``rolled`` loops stay as they are written: those that are hot are
     assembly there, or code is for size. With ``gathers`` it has vectors whose lanes can be loaded from addresses of
     their own (Arm's M-profile vectors). ``stack_bytes`` is what a program gets for its stack, 0: what the system gives.
-    ``library`` is zig's triple for libraries, where it is another.
+    ``library`` is zig's triple for libraries, where it is another. With ``softfp`` it computes with a unit for floats,
+    and passes them in registers of integers.
     """
 
     zig_target: str
@@ -60,6 +61,7 @@ class Target:
     gathers: bool = False
     stack_bytes: int = 0
     library: str = ""
+    softfp: bool = False
 
     @property
     def for_libraries(self) -> Target:
@@ -69,7 +71,7 @@ class Target:
     @property
     def android(self) -> bool:
         """Whether the system is Android."""
-        return self.zig_target.endswith("-android")
+        return self.zig_target.endswith(("-android", "-androideabi"))
 
     @property
     def apple(self) -> bool:
@@ -81,8 +83,13 @@ class Target:
         """Commands by which users compile generated files as builds do, each but for the file."""
         level = (f"-O{self.opt}", "-std=c99", *(["-fno-unroll-loops"] if self.rolled else []), "-c")
         gathers = ("-mllvm", "-enable-arm-maskedgatscat=false") if self.gathers else ()
-        zig = ("zig", "cc", "-target", self.zig_target, f"-mcpu={self.zig_cpu}", *gathers, *level)
+        zig = ("zig", "cc", "-target", self.zig_target, f"-mcpu={self.zig_cpu}", *self.zig_floats, *gathers, *level)
         return (zig, (self.gcc_command, *self.gcc_flags, *level)) if self.gcc_command else (zig,)
+
+    @property
+    def zig_floats(self) -> tuple[str, ...]:
+        """What zig is told beside a triple without ``hf``, by which it leaves a unit for floats alone."""
+        return ("-mfloat-abi=softfp",) if self.softfp else ()
 
     @property
     def wasm(self) -> bool:
@@ -116,6 +123,7 @@ def target_for(board: Board, objective: str = "time", *, rolled: bool = False, g
         pointer_bits=board.pointer_bits,
         stack_bytes=board.runtime.stack_bytes,
         library=compilers.zig.library,
+        softfp=board.core.float_abi == "softfp",
     )
 
 

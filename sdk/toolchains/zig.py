@@ -135,7 +135,7 @@ class ZigToolchain(Toolchain):
 
     def compiler(self, target: Target) -> list[str]:
         """Return ``zig cc`` for the target's exact CPU."""
-        return [_zig()[0], "cc", "-target", target.zig_target, f"-mcpu={target.zig_cpu}"]
+        return [_zig()[0], "cc", "-target", target.zig_target, f"-mcpu={target.zig_cpu}", *target.zig_floats]
 
     def linker(self, target: Target) -> list[str]:
         """Return ``zig cc`` for linking.
@@ -204,5 +204,6 @@ class ZigToolchain(Toolchain):
         return ["-nostdlib"] if bare else []
 
     def libraries(self, job: LinkJob) -> list[str]:
-        """Add the compiler's support library to firmware."""
-        return [*super().libraries(job), *(["-lcompiler_rt"] if job.kind == "firmware" else [])]
+        """Add the compiler's support library to firmware, and to libraries of 32-bit Arm, whose phones have none."""
+        divides = job.kind == "shared" and job.target.android and job.target.softfp
+        return [*super().libraries(job), *(["-lcompiler_rt"] if job.kind == "firmware" or divides else [])]

@@ -17,6 +17,7 @@ from sdk.errors import UsageError
 from sdk.llm.conversation import Conversation, Speaker
 from sdk.llm.guesses import Draft, followers
 from sdk.llm.measure import perplexity
+from sdk.llm.saved import restore_conversation, save_conversation
 from sdk.llm.text.sampler import Sampler, Sampling
 from sdk.llm.text.template import ChatTemplate
 
@@ -162,6 +163,50 @@ def test_a_full_context_is_shifted(chat_model: Path) -> None:
         talk.speaker.encode_chat(chat)[: talk.speaker.kept(chat)], skip_special_tokens=False
     )
     assert start == "<s>system\nBe short<|end|>\n<s>user\n"
+
+
+def test_a_conversation_in_a_file(
+    chat_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on as if it had not stopped, and computes nothing again; damaged ones are refused and change nothing."""
+    command = ["llm", "chat", str(chat_model), "--tokens", "9", "--seed", "4"]
+    kept = tmp_path / "kept"
+    assert run_command([*command, "--session", str(kept), "--system", "Be short", "--prompt", "Hello"]) == 0
+    talk, plain = Conversation.of(chat_model), Conversation.of(chat_model)
+    messages = restore_conversation(kept, talk)
+    assert [one["role"] for one in messages] == ["system", "user", "assistant"]
+    messages.append({"role": "user", "content": "more"})
+    ids = talk.speaker.encode_chat(messages)
+    want = list(plain.answer(ids, Sampler(Sampling(), 4), most=9))
+    assert list(talk.answer(ids, Sampler(Sampling(), 4), most=9)) == want
+    assert talk.reused > 8
+    assert run_command([*command, "--session", str(kept), "--temperature", "0", "--prompt", "more"]) == 0
+    found = restore_conversation(kept, talk)
+    assert found[:4] == messages
+    assert found[4:] == [{"role": "assistant", "content": "".join(piece.text for piece in want)}]
+    for words, why in (
+        (["--raw"], "--session keeps chats, not --raw texts"), (["--system", "x"], "begun with another --system"),
+    ):  # fmt: skip
+        assert run_command([*command, "--session", str(kept), "--prompt", "a", *words]) == 2
+        assert why in capsys.readouterr().err
+    whole, tokens = kept.read_bytes(), list(talk.tokens)
+    for at in (0, 9, 73, 77, 81, 85, 89, 97, 110, len(whole) // 2, len(whole) - 1):
+        kept.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+        with pytest.raises(UsageError, match=r"damaged|no saved conversation|another build|by a device"):
+            restore_conversation(kept, talk)
+    for size in (0, 50, 104, len(whole) - 1):
+        kept.write_bytes(whole[:size])
+        with pytest.raises(UsageError, match=r"damaged|no saved conversation"):
+            restore_conversation(kept, talk)
+    assert talk.tokens == tokens
+    with pytest.raises(UsageError, match="cannot read"):
+        restore_conversation(tmp_path, talk)
+    monkeypatch.delitem(talk.model.info, "model_hash")
+    with pytest.raises(UsageError, match="the build is too old to save conversations"):
+        save_conversation(tmp_path / "new", talk, messages)
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="cannot write"):
+        save_conversation(tmp_path / "no" / "file", talk, messages)
 
 
 def test_nobody_speaks_for_another(chat_model: Path) -> None:

@@ -15,6 +15,7 @@ from sdk.errors import UsageError
 from sdk.llm.conversation import Conversation
 from sdk.llm.embed import embed_chat
 from sdk.llm.grammar import read_schema
+from sdk.llm.saved import restore_conversation, save_conversation
 from sdk.llm.text.sampler import Sampler, Sampling
 
 SCHEMA = {
@@ -37,7 +38,7 @@ def test_an_app_speaks_as_the_host(
     assert not list(folder.glob("*grammar*"))  # nothing of what is not used
 
     def built() -> None:
-        chat = [folder / "tiny_chat.c", folder / "tiny_chat_main.c"]
+        chat = [folder / "tiny_chat.c", folder / "tiny_chat_saved.c", folder / "tiny_chat_main.c"]
         own = [*folder.glob("tok_*.c"), *folder.glob("grammar_*.c"), folder / "sample.c", *chat]
         for source in own:
             if source in chat or not source.with_suffix(".o").exists():
@@ -83,6 +84,15 @@ TALKER = """
 static _Alignas(TINY_ARENA_ALIGN) uint8_t arena[TINY_ARENA_BYTES];
 static _Alignas(TINY_STATE_ALIGN) uint8_t state[TINY_STATE_BYTES];
 static _Alignas(8) uint8_t table[TINY_CHAT_TABLE_BYTES];
+static int put(void *to, const void *bytes, size_t n) { return fwrite(bytes, 1, n, to) == n ? 0 : -7; }
+static int get(void *from, void *bytes, size_t n) { return fread(bytes, 1, n, from) == n ? 0 : -7; }
+static int kept(tiny_chat_t *chat, const char *name, int save)
+{
+    FILE *file = fopen(name, save ? "wb" : "rb");
+    if (file == NULL) return 3;
+    int status = save ? tiny_chat_save(chat, put, file) : tiny_chat_restore(chat, get, file);
+    return fclose(file) == 0 ? status : 3;
+}
 int main(int argc, char **argv) /* roles and texts; prints the tokens before the answer */
 {
     static tiny_llm_t model;
@@ -100,6 +110,8 @@ int main(int argc, char **argv) /* roles and texts; prints the tokens before the
     status = status ? status : tiny_chat_create(&chat, &model, table, sizeof table, &sampler, memory, bytes);
     for (int i = 1; i + 1 < argc && status == 0; i += 2)
         status = argv[i][0] == 'n' ? tiny_chat_next(&chat, out, sizeof out, &n)
+                 : argv[i][0] == 's' ? kept(&chat, argv[i + 1], 1)
+                 : argv[i][0] == 'r' ? kept(&chat, argv[i + 1], 0)
                                    : tiny_chat_say(&chat, argv[i][0] - '0', argv[i + 1], strlen(argv[i + 1]));
     for (int32_t i = 0; i < chat.count; ++i) printf("%u ", (unsigned)chat.past[i]);
     free(memory);
@@ -115,7 +127,8 @@ def test_messages_are_those_of_the_template(
     shutil.copytree(chat_model, folder)
     assert embed_chat(folder)[1] is None
     (folder / "talker.c").write_text(TALKER)
-    sources = [*folder.glob("tok_*.c"), folder / "sample.c", folder / "tiny_chat.c", folder / "talker.c"]
+    own = [folder / name for name in ("tiny_chat.c", "tiny_chat_saved.c", "talker.c")]
+    sources = [*folder.glob("tok_*.c"), folder / "sample.c", *own]
     library = ["-L.", "-ltiny", "-Wl,-rpath,.", "-lm", "-o", "app"]
     subprocess.run([need_tool("gcc"), *STRICT, *map(str, sources), *library], check=True, cwd=folder)
     talk = Conversation.of(chat_model)
@@ -142,6 +155,33 @@ def test_messages_are_those_of_the_template(
     assert ids[: len(first)] == first
     rest = talk.speaker.tokenizer.decode(ids[len(first) : -1], skip_special_tokens=False)
     assert rest == "<|end|>\n<s>user\nmore<|end|>\n<s>assistant\n"
+    # a conversation in a file goes on as if nothing had happened, also the host's; what is damaged is refused
+    words = ("1", "Be short", "2", "Hello", "n", "", "n", "")
+    more = ("n", "", "2", "and more", "n", "", "n", "")
+    assert said(*words, "s", "kept")[0] == 0
+    assert said("r", "kept", *more) == said(*words, *more)
+    assert said("2", "a", "s", "waits")[1] == []
+    assert said("r", "waits", "n", "") == said("2", "a", "n", "")
+    messages = [{"role": "user", "content": "Hello"}]
+    own = Conversation.of(chat_model)
+    ids = own.speaker.encode_chat(messages)
+    pieces = list(own.answer(ids, Sampler(Sampling(), 0), most=3))
+    messages.append({"role": "assistant", "content": "".join(piece.text for piece in pieces)})
+    save_conversation(folder / "host", own, messages)
+    count = len(own.tokens)
+    assert said("r", "host", "2", "more", "n", "")[1][:count] == own.tokens
+    plain = said("2", "Hello", *["n", ""] * (count - len(ids)), *more[2:])
+    assert said("r", "host", *more[2:]) == plain
+    whole = (folder / "kept").read_bytes()
+    for at, code in ((0, 206), (20, 206), (72, 206), (81, 206), (86, 206), (90, 206), (97, 206), (104, 206), (107, 206),
+                     (len(whole) // 2, 206), (len(whole) - 1, 206)):  # fmt: skip
+        (folder / "bad").write_bytes(whole[:at] + bytes([whole[at] ^ 0x81]) + whole[at + 1 :])
+        assert said("r", "bad") == (code, []), at
+    for size in (0, 50, 104, 110, len(whole) // 2, len(whole) - 1):
+        (folder / "bad").write_bytes(whole[:size])
+        assert said("r", "bad") == (7, []), size
+    with pytest.raises(UsageError, match="was saved by a device"):
+        restore_conversation(folder / "kept", own)
     for words, code in (
         (("3", "a"), 205), (("2", "a", "1", "b"), 205), (("4", "a"), 205), (("2", " \n"), 202), (("2", "a" * 900), 201),
         (("1", "x" * 399, "2", "y" * 399), 201), (("2", "a", "2", "b"), 205), (("n", ""), 203),

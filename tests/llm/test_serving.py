@@ -25,9 +25,11 @@ CHAT = {"messages": HELLO, "max_tokens": 12, "temperature": 0, "seed": 1}
 
 
 @contextmanager
-def serving(folder: Path, parallel: int = 2, key: str | None = None) -> Iterator[tuple[int, Engine]]:
+def serving(
+    folder: Path, parallel: int = 2, key: str | None = None, **options: Any
+) -> Iterator[tuple[int, Engine]]:  # fmt: skip
     """A server on a port of its own."""
-    engine = Engine(Conversation.of(folder), parallel)
+    engine = Engine(Conversation.of(folder), parallel, **options)
     server = server_of(engine, "tiny", "127.0.0.1", 0, key)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -209,6 +211,26 @@ def test_bad_requests(server: tuple[int, Engine], path: str, body: Any, status: 
     assert said in error["error"]["message"]
     assert set(error["error"]) == {"message", "type", "param", "code"}
     assert error["error"]["type"] == "invalid_request_error"
+
+
+def test_guesses_and_a_full_context(chat_model: Path, server: tuple[int, Engine]) -> None:
+    """A draft changes nothing of what is said; a chat that is too long for the context is shifted, not refused."""
+    draft = Conversation.of(chat_model)
+    with serving(chat_model, parallel=2, draft=draft, lookup=4, shift=True) as (port, engine):
+        for seed in (1, 2):
+            body = {**CHAT, "seed": seed, "temperature": 0.8}
+            want = ask(server[0], "/v1/chat/completions", body)[1]
+            found = ask(port, "/v1/chat/completions", body)[1]
+            assert found["choices"] == want["choices"]
+            assert found["usage"]["completion_tokens"] == want["usage"]["completion_tokens"]
+        assert draft.tokens
+        long = [{"role": "system", "content": "Be short"}, {"role": "user", "content": "a " * 300}]
+        status, found = ask(port, "/v1/chat/completions", {**CHAT, "messages": long, "max_tokens": 20})
+        assert (status, found["usage"]["completion_tokens"] > 0) == (200, True)
+        assert found["usage"]["prompt_tokens"] > engine.context
+        status, found = ask(port, "/v1/completions", {"prompt": "a " * 300, "temperature": 0})
+        assert (status, found["usage"]["completion_tokens"] <= engine.context) == (200, True)
+        assert all(n < engine.context for n in engine.positions)
 
 
 def test_who_may_ask(chat_model: Path, server: tuple[int, Engine], tmp_path: Path) -> None:

@@ -131,3 +131,9 @@ def test_a_package_whose_names_are_words_of_swift(tmp_path: Path) -> None:
     assert run_command(["new", "ios", *two_entries(tmp_path), "--name", "hz", "-o", str(tmp_path / "p")]) == 0
     assert "public init(`in`: [Float], in_: Int) {" in (tmp_path / "p/Sources/HzKit/Model.swift").read_text()
     assert "model.runFun(.init(`in`: `in`, in_: 3))" in (tmp_path / "p/README.md").read_text()
+
+
+def test_no_package_has_a_file_of_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["new", "ios", str(DIGITS), "--weights", "file", "-o", str(tmp_path / "p")]) == 2
+    assert "leave out --weights file" in capsys.readouterr().err
+    assert not (tmp_path / "p").exists()

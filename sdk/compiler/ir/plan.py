@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from sdk.compiler.ir.types import TensorType
@@ -132,7 +133,7 @@ class Check:
 PlanStmt = PlanCall | Copy | Repeat | Wait | Bind | Check
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """An entry as straight calls on placed buffers; inputs and outputs are names of buffers.
 
@@ -158,12 +159,14 @@ class Plan:
 
     def buffer(self, name: str) -> PlanBuffer:
         """The buffer called ``name``; KeyError when absent."""
-        for buffer in self.buffers:
-            if buffer.name == name:
-                return buffer
-        raise KeyError(name)
+        return self._by_name[name]
 
-    @property
+    @cached_property
+    def _by_name(self) -> Mapping[str, PlanBuffer]:
+        """The first buffer of each name."""
+        return {b.name: b for b in reversed(self.buffers)}
+
+    @cached_property
     def fresh(self) -> tuple[Var, ...]:
         """The dims that a run gives values, in order: those that ``dims`` carries out."""
         return _bound(self.body)

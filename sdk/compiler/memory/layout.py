@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Literal
 
 from sdk.compiler.analysis.match import match_types
@@ -118,7 +119,7 @@ class _Layout:
         states = {s.name: s.type for s in module.states.values()}
         self.sharing = share_bytes(graph, module.loops, states, io, self._may_take)
         self.kernels = RowKernels(set(module.loops))
-        self.calls = 0
+        self.calls = count()  # numbers for them
         self.repeat_vars = {v.name for v in (*self.entry_dims, *fresh_dims(graph))}  # and of dims
         self.end = len(graph.body) + 1
         self.head: list[PlanStmt] = []  # what follows from the entry's dims is found out before any work
@@ -126,6 +127,7 @@ class _Layout:
         self.derived: dict[Var, Dim] = {}  # of those that follow from the entry's, what they are in these
         self.body: list[PlanStmt] = []
         self.buffers: list[PlanBuffer] = []
+        self.alias: dict[str, str] = {}  # buffer -> the one whose bytes it shares; "" = none
         self.blocks: dict[str, Block] = {}
         self.block_of: dict[str, str] = {}  # buffer in the arena -> its block
         self.used_by: dict[str, Storage | int] = {}  # block -> what it is for, or the step that it is for
@@ -166,7 +168,7 @@ class _Layout:
     def run(self) -> Laid:
         """The plan."""
         for state in self.module.states.values():
-            self.buffers.append(PlanBuffer(state.name, state.type, "state", self.state_at[state.name], "state"))
+            self._add(PlanBuffer(state.name, state.type, "state", self.state_at[state.name], "state"))
         self._consts()
         for p in self.graph.params:
             self._define(p, "input")
@@ -211,7 +213,7 @@ class _Layout:
         used |= {r.name for r in self.graph.results if r.const}
         for const in self.module.consts.values():
             if const.name in used:
-                self.buffers.append(PlanBuffer(const.name, const.type, "const", 0, "const"))
+                self._add(PlanBuffer(const.name, const.type, "const", 0, "const"))
         self.const_bytes = sum(self.module.consts[n].type.max_bytes for n in used)
 
     def _define(self, value: Value, role: Role = "temp") -> str:
@@ -236,7 +238,7 @@ class _Layout:
         ring = self.rings.get(value.name)
         if ring is not None:
             self.ring_of[name] = ring
-        self.buffers.append(PlanBuffer(name, value.type, region, offset, role, ring, alias))
+        self._add(PlanBuffer(name, value.type, region, offset, role, ring, alias))
         return name
 
     def _block(self, name: str, storage: Storage) -> None:
@@ -261,7 +263,7 @@ class _Layout:
         self.sizes[name] = self._size(type)
         self.block_of[name] = name
         self.used_by[name] = step
-        self.buffers.append(PlanBuffer(name, type, "arena", 0, role))
+        self._add(PlanBuffer(name, type, "arena", 0, role))
         return name
 
     def _caller_region(self, place: str) -> str:
@@ -321,7 +323,7 @@ class _Layout:
             dims = self._dims(function, node)
             if function.rows is not None and rows is None:
                 rows = 0, substitute(function.rows.extent, dict(zip(function.dims, dims, strict=True)))
-                split = split_of(function, args, dims, {b.name: b.alias for b in self.buffers}, self.threads)
+                split = split_of(function, args, dims, self.alias, self.threads)
             size, minimum = scratch_layout(function).bytes, SCRATCH_ALIGN
             if size:
                 if split is not None:
@@ -335,12 +337,11 @@ class _Layout:
         ops = tuple(node.source.split("+")) if node.source else ()
         callee = node.callee if function is None else function.name
         extern = node.kind == "extern"
-        return PlanCall(self._next(), callee, tuple(args), dims, rows, scratch, ops, node.place, extern, split)
+        return PlanCall(next(self.calls), callee, tuple(args), dims, rows, scratch, ops, node.place, extern, split)
 
-    def _next(self) -> int:
-        """The number of the next call."""
-        self.calls += 1
-        return self.calls - 1
+    def _add(self, buffer: PlanBuffer) -> None:
+        self.buffers.append(buffer)
+        self.alias[buffer.name] = buffer.alias
 
     def _dims(self, function: Loops, node: Call) -> tuple[Dim, ...]:
         """The values the call gives the dims of its function."""
@@ -382,7 +383,7 @@ class _Layout:
                 f" state @{node.state} of {type.nbytes}"
             )
         at = self.state_at[node.state]
-        self.buffers.append(PlanBuffer(name, type, "state", at, "temp", alias=self.version[node.state]))
+        self._add(PlanBuffer(name, type, "state", at, "temp", alias=self.version[node.state]))
         self.body.append(Copy(name, source))
         self.version[node.state] = name
 
@@ -404,14 +405,14 @@ class _Layout:
             (self.head if early else self.body).append(Check(dmax(over, 0), 0, what))
         new = fresh_name(f"{state.name}_new", self.taken)
         place = self.state_at[state.name]
-        self.buffers.append(PlanBuffer(new, state.type, "state", place, "temp", alias=self.version[state.name]))
+        self._add(PlanBuffer(new, state.type, "state", place, "temp", alias=self.version[state.name]))
         self.version[state.name] = new
         given = zip(function.params, (node.value.type, state.type), strict=True)
         env = unify(function.dims, [(p.buffer.name, p.buffer.type, t) for p, t in given], self.dims, refuse)
         dims = tuple(env[v] for v in function.dims)
         ops = tuple(node.source.split("+")) if node.source else (f"write {state.name}",)
         rows = None if function.rows is None else (0, substitute(function.rows.extent, env))
-        self.body.append(PlanCall(self._next(), function.name, (source, new), dims, rows, ops=ops))
+        self.body.append(PlanCall(next(self.calls), function.name, (source, new), dims, rows, ops=ops))
 
     def _output(self, k: int, value: Value) -> str:
         """The buffer of a result: where it was computed, or a copy at the end."""
@@ -424,7 +425,7 @@ class _Layout:
         else:
             region = fresh_name(name, self.regions)
             self.region_of[name] = region
-            self.buffers.append(PlanBuffer(name, value.type, region, 0, "output"))
+            self._add(PlanBuffer(name, value.type, region, 0, "output"))
         self.body.append(Copy(name, source))
         return name
 

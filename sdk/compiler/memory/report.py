@@ -251,13 +251,16 @@ def _overlaid(found: Mapping[str, LiveTensor], moments: Mapping[str, list[int]])
     out: dict[str, list[str]] = {}
     order = sorted(found, key=lambda r: (moments[r][0], r))
     at = {root: set(found_at) for root, found_at in moments.items()}
-    for k, later in enumerate(order):
+    held: list[str] = []  # those that began before and hold something still
+    for later in order:
         b = found[later]
-        for earlier in order[:k]:
+        held = [root for root in held if moments[root][-1] >= moments[later][0]]
+        for earlier in held:
             a = found[earlier]
             meet = a.region == b.region and a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes
-            if meet and moments[earlier][-1] >= moments[later][0] and at[earlier] & at[later]:
+            if meet and at[earlier] & at[later]:
                 out.setdefault(later, []).append(earlier)
+        held.append(later)
     return out
 
 

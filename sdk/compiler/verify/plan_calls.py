@@ -24,6 +24,7 @@ class Statements:
         """``module`` has the functions that ``plan`` calls."""
         self.module, self.plan = module, plan
         self.by_name = {b.name: b for b in plan.buffers}
+        self.alias = {b.name: b.alias for b in plan.buffers}
         self.regions = {r.name: r for r in plan.regions}
 
     def statements(self) -> Iterator[Finding]:
@@ -148,7 +149,7 @@ class Statements:
         split = call.split
         if split is None:
             return
-        shared = shared_params(function, call.args, {b.name: b.alias for b in self.plan.buffers})
+        shared = shared_params(function, call.args, self.alias)
         granule = row_granule(function, shared)
         if granule is None or split.granule < 1 or split.granule % granule or split.threads < 1:
             yield where, f"splits rows by {split.granule}, the parts of @{call.callee} are independent by {granule}"

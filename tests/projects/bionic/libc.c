@@ -5,3 +5,4 @@ void free(void *at) { (void)at; }
 void *memcpy(void *to, const void *from, size_t bytes) { (void)from; (void)bytes; return to; }
 void *memmove(void *to, const void *from, size_t bytes) { (void)from; (void)bytes; return to; }
 void *memset(void *to, int value, size_t bytes) { (void)value; (void)bytes; return to; }
+unsigned long getauxval(unsigned long type) { return type; }

@@ -1,5 +1,6 @@
 // What a desktop JVM checks of the Model.kt of any app. The test fills in PACKAGE, and of the first entry DIMS, how many
-// ELEMENTS its input has then and their VALUE at `it`, and CALL: a run of `inputs`, and its first output.
+// ELEMENTS its input has then and their VALUE at `it`, and CALL: a run of `inputs`, and its first output; of all, how one
+// is made: OPEN and DEMO.
 package PACKAGE.checks
 
 import PACKAGE.Demo
@@ -17,16 +18,16 @@ import kotlinx.coroutines.runBlocking
 
 fun main(words: Array<String>) {
     val golden = File(words[0]).readBytes()
-    println("golden ${Model().use { Golden.check(it, golden) }}")
+    println("golden ${OPEN.use { Golden.check(it, golden) }}")
     val changed = golden.copyOf()
     for (k in changed.size - 4 until changed.size) changed[k] = (changed[k].toInt() xor 0x55).toByte()
-    println("changed ${fails<IllegalStateException> { Model().use { Golden.check(it, changed) } }}")
-    println("threads ${together { Model().use { Golden.check(it, golden) } }}")
-    Model().use(::checkOne)
-    println("demo ${Demo().use { runBlocking { it.run() } }.size}")
-    val closed = Model().apply { close(); close() }
+    println("changed ${fails<IllegalStateException> { OPEN.use { Golden.check(it, changed) } }}")
+    println("threads ${together { OPEN.use { Golden.check(it, golden) } }}")
+    OPEN.use(::checkOne)
+    println("demo ${DEMO.use { runBlocking { it.run() } }.size}")
+    val closed = OPEN.apply { close(); close() }
     println("closed ${fails<IllegalStateException> { Golden.check(closed, golden) }}")
-    println("grown ${grown { if (it % 100 == 0) Model().use { m -> Golden.check(m, golden) } else Model().close() }}")
+    println("grown ${grown { if (it % 100 == 0) OPEN.use { m -> Golden.check(m, golden) } else OPEN.close() }}")
 }
 
 /** An instance that threads and coroutines share, and what it refuses. */

