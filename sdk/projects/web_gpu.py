@@ -38,7 +38,7 @@ def gpu_files(making: Making) -> dict[str, str | Blob]:
     Raises:
         BuildError: nothing of the model has a kernel, or its plan has no place on a GPU.
     """
-    options = replace(making.options, gpu="webgpu", io=None)
+    options = replace(making.options, gpu="webgpu", io=None, threads=1)
     built = build_sources(making.file, making.board, options)
     m = built.sources.prefix
     libraries = build_libraries(making.file, making.board, options)
