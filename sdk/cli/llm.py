@@ -45,6 +45,11 @@ _DEVICE: Final = click.option(
     "--device", metavar="URI", help="Machine that runs it: tcp://HOST, ssh://HOST or adb:// (default: this one)."
 )
 
+_CACHE: Final = click.option(
+    "--cache", type=click.Choice(("f32", "f16", "int8")), default="f32", show_default=True,
+    help="What keys and values of a conversation are kept in.",
+)  # fmt: skip
+
 
 def _guessing(shift: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The options that say what is guessed, and what a full context does."""
@@ -127,6 +132,7 @@ def llm() -> None:
 @click.option(
     "--quantize", metavar="FORMAT", help="q8_0 or q4_0: matrices of floats in groups of 32, rounded to nearest."
 )
+@_CACHE
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
 @click.option(
     "--threads", type=click.IntRange(1, 64), metavar="N",
@@ -135,15 +141,15 @@ def llm() -> None:
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @options.json_option
 def build(
-    model: Path, board: str, out: Path | None, context: int | None, chunk: int, quantize: str | None, name: str | None,
-    threads: int | None, force: bool, as_json: bool,
+    model: Path, board: str, out: Path | None, context: int | None, chunk: int, quantize: str | None, cache: str,
+    name: str | None, threads: int | None, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compile the checkpoint MODEL for a board: C, and on this machine a library that sdk.llm.load runs."""
     from sdk.llm.build import build_model
 
     made = build_model(
         model, out or Path("out") / f"{model.stem}-{board}", context=context, chunk=chunk, name=name, threads=threads,
-        board=board, force=force, quantize=quantize,
+        board=board, force=force, quantize=quantize, cache=cache,
     )  # fmt: skip
     data = {**made.info, "out": str(made.folder), "report": made.report.to_json()}
     if as_json:
@@ -244,8 +250,9 @@ def _asked(prompt: str | None) -> Iterator[str]:
     shell_complete=complete.board_names,
 )  # fmt: skip
 @click.option("--chunk", type=click.IntRange(2, 4096), default=128, show_default=True, metavar="N", help="As build.")
+@_CACHE
 @options.json_option
-def fit(model: Path, sizes: tuple[str, ...], boards: tuple[str, ...], chunk: int, as_json: bool) -> None:
+def fit(model: Path, sizes: tuple[str, ...], boards: tuple[str, ...], chunk: int, cache: str, as_json: bool) -> None:
     """Tell the largest context with which the checkpoint MODEL fits into memory, as it is and quantised.
 
     Without --memory and --board: for phones, a page in a browser and computers by their memory. An app gets half of a
@@ -260,7 +267,7 @@ def fit(model: Path, sizes: tuple[str, ...], boards: tuple[str, ...], chunk: int
     rooms = [Room(text, _bytes(text)) for text in sizes] + [Room.of(load_board(name)) for name in boards]
     formats = {"as it is": None, **{name.lower(): name for name in MADE}}
     found = [
-        (room, {title: largest_context(checkpoint.config, checkpoint.weights, room, chunk, format)
+        (room, {title: largest_context(checkpoint.config, checkpoint.weights, room, chunk, format, cache)
                 for title, format in formats.items()})
         for room in rooms or DEVICES
     ]  # fmt: skip

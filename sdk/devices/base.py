@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -45,10 +45,10 @@ AgentMaker = Callable[[str], Path]  # the agent of c_runtime/agent for what `una
 
 @dataclass(frozen=True)
 class OpenRequest:
-    """What an opener may use: the URI, its part after the scheme, the agent, the machine, a deadline, and who makes
-    agents for machines that programs are sent to. ``beside``: files that are sent before, and lie beside the program
-    there, by the hashes of their contents. ``is_whole``: bytes that are lost are not made up for, so a lost connection
-    is the end of it."""
+    """What an opener may use: the URI, its part after the scheme, the agent, the machine, a deadline, who makes
+    agents for machines that programs are sent to, and more ``variables`` of an agent's environment on this machine.
+    ``beside``: files that are sent before, and lie beside the program there, by the hashes of their contents.
+    ``is_whole``: bytes that are lost are not made up for, so a lost connection is the end of it."""
 
     uri: str
     rest: str
@@ -56,6 +56,7 @@ class OpenRequest:
     emulator: EmulatorSpec | None
     timeout_s: float
     agent_for: AgentMaker | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
     beside: tuple[Path, ...] = ()
     is_whole: bool = False
 
@@ -124,9 +125,16 @@ def schemes() -> tuple[str, ...]:
 
 
 def open_transport(
-    uri: str, artifact: Path, emulator: EmulatorSpec | None, timeout_s: float, agent_for: AgentMaker | None = None,
-    *, beside: tuple[Path, ...] = (), is_whole: bool = False,
-) -> Transport:  # fmt: skip
+    uri: str,
+    artifact: Path,
+    emulator: EmulatorSpec | None,
+    timeout_s: float,
+    agent_for: AgentMaker | None = None,
+    variables: Mapping[str, str] | None = None,
+    *,
+    beside: tuple[Path, ...] = (),
+    is_whole: bool = False,
+) -> Transport:
     """Open the pipe that ``uri`` names (``scheme:rest`` or ``scheme://rest``).
 
     ``beside`` and ``is_whole`` are of ``OpenRequest``, for machines that programs are sent to.
@@ -140,5 +148,5 @@ def open_transport(
             why="known schemes: " + ", ".join(f"{name}:" for name in schemes()),
             hint="use local: for this machine or qemu:// for a board's emulator",
         )
-    rest = rest.removeprefix("//")
-    return opener(OpenRequest(uri, rest, artifact, emulator, timeout_s, agent_for, beside, is_whole))
+    rest, told = rest.removeprefix("//"), variables or {}
+    return opener(OpenRequest(uri, rest, artifact, emulator, timeout_s, agent_for, told, beside, is_whole))

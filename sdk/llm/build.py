@@ -23,7 +23,7 @@ from sdk.files import replacing
 from sdk.frontends.base import Frontend, ModelFile
 from sdk.llm.checkpoint import Checkpoint, open_checkpoint
 from sdk.llm.config import Config
-from sdk.llm.decoder import VERIFY, Sizes, decoder_module, slots_of
+from sdk.llm.decoder import CACHES, VERIFY, Sizes, decoder_module, slots_of
 from sdk.llm.fitting import LIMIT, Room, largest_context, needs
 from sdk.llm.layer import layer_files, pool_files
 from sdk.llm.quantise import quantised
@@ -53,6 +53,7 @@ class LlmBuild:
 def build_model(
     path: Path, out: Path, *, context: int | None = None, chunk: int = CHUNK, name: str | None = None,
     threads: int | None = None, board: str = "host", force: bool = False, quantize: str | None = None,
+    cache: str = "f32",
 ) -> LlmBuild:  # fmt: skip
     """Builds a checkpoint into ``out``.
 
@@ -66,6 +67,7 @@ def build_model(
         board: whose code it is.
         force: whether files of the user's in the way are overwritten.
         quantize: "Q8_0" or "Q4_0" for matrices of floats, in any case; None for as they are.
+        cache: what keys and values are kept in: "f32", "f16" or "int8" (``sdk.llm.decoder.Sizes``).
 
     Raises:
         UsageError: a choice does not fit the model, or the checkpoint cannot be read.
@@ -76,7 +78,9 @@ def build_model(
     config = checkpoint.config
     positions = _context(config, context)
     prefix = name or _prefix(path)
-    sizes = Sizes(positions, min(max(chunk, 2), positions))
+    if cache not in CACHES:
+        raise UsageError(f"no caches of {cache!r}", hint=f"one of {', '.join(CACHES)}")
+    sizes = Sizes(positions, min(max(chunk, 2), positions), cache)
 
     format = None if quantize is None else quantize.upper()
     quantised({}, format or "Q8_0")  # whether there is such a format
@@ -127,7 +131,8 @@ def _check_folder(checkpoint: Checkpoint, out: Path, force: bool) -> None:
 def _check_fits(checkpoint: Checkpoint, sizes: Sizes) -> None:
     found = needs(checkpoint.config, checkpoint.weights, sizes)
     if max(found.caches, found.arena) > LIMIT:
-        most = largest_context(checkpoint.config, checkpoint.weights, Room("any", 1 << 62), sizes.chunk)
+        most = largest_context(checkpoint.config, checkpoint.weights, Room("any", 1 << 62), sizes.chunk,
+                               cache=sizes.cache)  # fmt: skip
         raise UsageError(
             f"a context of {sizes.context:,} positions needs {max(found.caches, found.arena):,} bytes in one piece",
             why=f"generated code indexes at most {LIMIT:,}",
@@ -173,6 +178,7 @@ def _info(checkpoint: Checkpoint, prefix: str, sizes: Sizes) -> dict[str, Any]:
         "context": sizes.context,
         "vocabulary_size": config.vocabulary_size,
         "chunk": sizes.chunk,
+        "cache": sizes.cache,
         "verify": min(VERIFY, sizes.chunk),
         "kept": sizes.chunk if limited else 0,
         "config": asdict(replace(config, layers=())) | {"layers": len(config.layers)},

@@ -17,25 +17,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Expr
-from sdk.graph import Entry, ModuleBuilder, StateRef, Tensor, f32, i32
+from sdk.graph import Entry, ModuleBuilder, StateRef, Tensor, f16, f32, i8, i32
 from sdk.graph.quantised import FORMATS, group_dense, group_embedding
 from sdk.llm.config import Config, Rope
 from sdk.llm.rope import rates
 from sdk.llm.weights import Weight
 
-__all__ = ["VERIFY", "Sizes", "decoder_module", "slots_of"]
+__all__ = ["CACHES", "VERIFY", "Sizes", "decoder_module", "slots_of"]
 
 _BLOCK, _SMALL_BLOCK, _LARGE = 64, 16, 512  # slots
 VERIFY: Final = 8  # tokens that an entry "verify" takes at most
+CACHES: Final = ("f32", "f16", "int8")  # what keys and values are kept in
+_LARGEST_HALF: Final = 65504.0
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How a decoder is built: positions that it has room for, and tokens that one run of "prefill" takes at most."""
+    """How a decoder is built: positions that it has room for, tokens that one run of "prefill" takes at most, and what
+    its caches hold, one of ``CACHES``: f16 holds at most 65504 of either sign, int8 each head of a position as 8 bits
+    and a scale, so that a number is at most 1/254 of its head's largest off."""
 
     context: int
     chunk: int
+    cache: str = "f32"
 
 
 def slots_of(window: int | None, sizes: Sizes) -> int:
@@ -72,12 +78,19 @@ class _Model:
         self.builder = ModuleBuilder(name)
         self.made: dict[str, Tensor] = {}
         self.ropes = dict.fromkeys(repr(layer.rope) for layer in config.layers if layer.rope)
-        self.caches: list[tuple[StateRef, StateRef]] = []
+        self.caches: list[tuple[StateRef, ...]] = []
         for k, layer in enumerate(config.layers):
             kv, size, slots = config.kv_heads, config.head_dim, slots_of(layer.window, sizes)
-            keys = self.builder.state(f"keys{k}", f32, (kv, size, slots), init=None, layout="ring", axis=2)
-            values = self.builder.state(f"values{k}", f32, (kv, slots, size), init=None, layout="ring", axis=1)
-            self.caches.append((keys, values))
+            kind = {"f32": f32, "f16": f16, "int8": i8}[sizes.cache]
+            held = [self.state(f"keys{k}", kind, (kv, size, slots)), self.state(f"values{k}", kind, (kv, slots, size))]
+            if sizes.cache == "int8":
+                held += [self.state(f"{name}_scale{k}", f32, (kv, slots)) for name in ("keys", "values")]
+            self.caches.append(tuple(held))
+
+    def state(self, name: str, kind: DType, shape: tuple[int, ...]) -> StateRef:
+        """A ring of slots."""
+        axis = 2 if name.startswith("keys") and len(shape) == 3 else 1
+        return self.builder.state(name, kind, shape, init=None, layout="ring", axis=axis)
 
     def constant(self, name: str, data: Callable[[], NDArray[np.float32]] | None = None) -> Tensor:
         """A tensor of the checkpoint as f32, or one that is computed."""
@@ -177,14 +190,14 @@ class _Step:
         )
         values = e.call("reshape", self.linear(x, f"blk.{k}.attn_v"), shape=(n, kv, size))
         held = []
-        for state, new, perm in zip(self.model.caches[k], (keys, values), ((1, 2, 0), (1, 0, 2)), strict=True):
-            e.write(state, self.by_head(new, perm), at=self.start)
+        for state, new in zip(self.model.caches[k], self.stored(keys, values), strict=True):
+            e.write(state, new, at=self.start)
             held.append(e.read(state))
         slots = slots_of(layer.window, self.model.sizes)
         window = layer.window if layer.window is not None and layer.window < self.model.sizes.context else 0
         mixed = e.call(
-            "attend", queries, *held, start=self.start, window=window, ring=slots < self.model.sizes.context,
-            scale=c.attention_scale, cap=c.attention_softcap or 0.0,
+            "attend" if len(held) == 2 else "attend_bytes", queries, *held, start=self.start, window=window,
+            ring=slots < self.model.sizes.context, scale=c.attention_scale, cap=c.attention_softcap or 0.0,
         )  # fmt: skip
         flat = e.call("reshape", mixed, shape=(n, c.heads * size))
         return self.linear(flat, f"blk.{k}.attn_output")
@@ -196,8 +209,29 @@ class _Step:
             return self.norm(self.e.call("reshape", x, shape=shape), name)
         return self.e.call("reshape", self.norm(x, name), shape=shape)
 
-    def by_head(self, x: Tensor, perm: tuple[int, int, int]) -> Tensor:
-        """[tokens, heads, numbers] with its axes in another order, the heads first."""
+    def stored(self, keys: Tensor, values: Tensor) -> list[Tensor]:
+        """Keys and values [tokens, heads, numbers] as the caches hold them, those in 8 bits with their scales."""
+        perms = ((1, 2, 0), (1, 0, 2))
+        if self.model.sizes.cache == "int8":
+            whole, scales = zip(*(self.bytes_of(x) for x in (keys, values)), strict=True)
+            rows = [self.by_head(x, perm) for x, perm in zip(whole, perms, strict=True)]
+            return rows + [self.by_head(x, (1, 0)) for x in scales]
+        if self.model.sizes.cache == "f16":
+            keys, values = (
+                self.e.cast(self.e.call("clip", x, lo=-_LARGEST_HALF, hi=_LARGEST_HALF), to=f16) for x in (keys, values)
+            )
+        return [self.by_head(x, perm) for x, perm in zip((keys, values), perms, strict=True)]
+
+    def bytes_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """[tokens, heads, numbers] in 8 bits, and the scale of each head, [tokens, heads]."""
+        n, heads, size = x.shape
+        assert isinstance(size, int)
+        flat = self.e.call("reshape", x, shape=(n * heads, size))
+        whole, scales, _ = self.e.op("quantize_groups", flat, run=size, zero=0, group=size)
+        return self.e.call("reshape", whole, shape=x.shape), self.e.call("reshape", scales, shape=(n, heads))
+
+    def by_head(self, x: Tensor, perm: tuple[int, ...]) -> Tensor:
+        """[tokens, heads] or [tokens, heads, numbers] with its axes in another order, the heads first."""
         if self.count == 1:
             return self.e.call("reshape", x, shape=tuple(x.shape[axis] for axis in perm))
         return self.e.call("transpose", x, perm=perm)

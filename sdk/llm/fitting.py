@@ -18,6 +18,7 @@ __all__ = ["DEVICES", "LIMIT", "Needs", "Room", "largest_context", "needs"]
 
 LIMIT: Final = (1 << 31) - 1  # bytes of caches, or of working memory, that generated code indexes
 _FLOAT: Final = 4
+_BYTES: Final = {"f32": 4, "f16": 2, "int8": 1}  # of a number in a cache
 _ALIGN: Final = 64
 
 
@@ -101,8 +102,10 @@ def _aligned(size: int) -> int:
 
 
 def _caches(config: Config, sizes: Sizes) -> int:
-    each = config.kv_heads * config.head_dim * _FLOAT
-    return sum(2 * _aligned(each * slots_of(layer.window, sizes)) for layer in config.layers)
+    each = config.kv_heads * config.head_dim * _BYTES[sizes.cache]
+    scale = config.kv_heads * _FLOAT if sizes.cache == "int8" else 0
+    slots = (slots_of(layer.window, sizes) for layer in config.layers)
+    return sum(2 * (_aligned(each * count) + _aligned(scale * count)) for count in slots)
 
 
 def _arena(config: Config, sizes: Sizes) -> int:
@@ -114,13 +117,13 @@ def _arena(config: Config, sizes: Sizes) -> int:
 
 
 def largest_context(
-    config: Config, weights: Mapping[str, Weight], room: Room, chunk: int, format: str | None = None
+    config: Config, weights: Mapping[str, Weight], room: Room, chunk: int, format: str | None = None, cache: str = "f32"
 ) -> int | None:
     """The most positions, up to those that the model was made for, with which it fits into ``room``; None where not
     even two do."""
 
     def fits(context: int) -> bool:
-        found = needs(config, weights, Sizes(context, min(chunk, context)), format)
+        found = needs(config, weights, Sizes(context, min(chunk, context), cache), format)
         return room.holds(found) and max(found.caches, found.arena) <= LIMIT
 
     low, high = 1, config.context_length

@@ -52,8 +52,9 @@ def logits_of(model: Any, ids: NDArray[Any]) -> Floats:
 class Interpreted:
     """A conversation with a decoder whose entries are run by the interpreter."""
 
-    def __init__(self, checkpoint: Checkpoint, context: int, chunk: int) -> None:
-        self.module: Module = decoder_module("m", checkpoint.config, checkpoint.weights, Sizes(context, chunk))
+    def __init__(self, checkpoint: Checkpoint, context: int, chunk: int, cache: str = "f32") -> None:
+        sizes = Sizes(context, chunk, cache)
+        self.module: Module = decoder_module("m", checkpoint.config, checkpoint.weights, sizes)
         self.states = initial_states(self.module)
         self.at = 0
 

@@ -13,7 +13,7 @@ from c.c_harness import HOST_ISA, build
 from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops, Store
-from sdk.compiler.ir.types import F32, TensorType
+from sdk.compiler.ir.types import F16, F32, I8, DType, TensorType
 from sdk.compiler.ir.walk import rewrite
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import Nest
@@ -26,23 +26,34 @@ from sdk.compiler.sym import Dim, Var
 from sdk.compiler.verify.loops import verify_loops
 
 N, POS = Var("n", 1, 13), Var("pos", 0, 99)
-# tokens, heads, heads of keys, numbers, slots; what is given otherwise; positions to start from
-CASES: tuple[tuple[Dim, int, int, int, int, dict[str, Any], tuple[int, ...]], ...] = (
-    (1, 6, 2, 16, 112, {}, (0, 15, 99)),
-    (N.expr, 4, 2, 32, 112, {"cap": 3.0}, (0, 60)),
-    (N.expr, 3, 3, 16, 112, {"window": 5}, (0, 3, 77)),
-    (N.expr, 2, 1, 16, 32, {"window": 20, "ring": True}, (0, 11, 25, 70, 98)),
-    (1, 7, 1, 16, 16, {"window": 16, "ring": True}, (3, 15, 16, 31, 97)),
+# tokens, heads, heads of keys, numbers, slots, type of these; what is given otherwise; positions to start from
+CASES: tuple[tuple[Dim, int, int, int, int, DType, dict[str, Any], tuple[int, ...]], ...] = (
+    (1, 6, 2, 16, 112, F32, {}, (0, 15, 99)),
+    (N.expr, 4, 2, 32, 112, F32, {"cap": 3.0}, (0, 60)),
+    (N.expr, 3, 3, 16, 112, F32, {"window": 5}, (0, 3, 77)),
+    (N.expr, 2, 1, 16, 32, F32, {"window": 20, "ring": True}, (0, 11, 25, 70, 98)),
+    (1, 7, 1, 16, 16, F32, {"window": 16, "ring": True}, (3, 15, 16, 31, 97)),
+    (1, 6, 2, 16, 112, F16, {}, (0, 15, 99)),
+    (N.expr, 2, 1, 16, 32, F16, {"window": 20, "ring": True}, (0, 25, 98)),
+    (1, 6, 2, 16, 112, I8, {"cap": 3.0}, (0, 15, 99)),
+    (N.expr, 4, 2, 32, 112, I8, {}, (0, 60)),
+    (N.expr, 2, 1, 16, 32, I8, {"window": 20, "ring": True}, (0, 25, 98)),
 )
+INPUTS = ("q", "keys", "values", "keys_scale", "values_scale")
 
 
 def plain(case: int) -> Loops:
-    """The nest of ``attend``."""
-    n, heads, kv, size, slots, given, _ = CASES[case]
-    types = [TensorType(F32, s) for s in ((n, heads, size), (kv, size, slots), (kv, slots, size))]
-    loops = OPS["attend"].loops
+    """The nest of ``attend``, or of ``attend_bytes``."""
+    n, heads, kv, size, slots, kind, given, _ = CASES[case]
+    types = [TensorType(F32, (n, heads, size)), *(TensorType(kind, s) for s in ((kv, size, slots), (kv, slots, size)))]
+    types += [TensorType(F32, (kv, slots))] * (2 if kind == I8 else 0)
+    loops = OPS[op_of(case)].loops
     assert loops is not None
     return drop_single_trips(loops("f", types, types[:1], attributes(given, POS.expr)))
+
+
+def op_of(case: int) -> str:
+    return "attend_bytes" if CASES[case][5] == I8 else "attend"
 
 
 def attributes(given: dict[str, Any], start: Dim) -> dict[str, Any]:
@@ -51,18 +62,25 @@ def attributes(given: dict[str, Any], start: Dim) -> dict[str, Any]:
 
 def arguments(case: int, n: int, start: int) -> list[np.ndarray]:
     """Queries, keys and values; slots that were never written hold no numbers where that must not matter."""
-    _, heads, kv, size, slots, given, _ = CASES[case]
+    _, heads, kv, size, slots, kind, given, _ = CASES[case]
     rng = np.random.default_rng(start)
     shapes = (n, heads, size), (kv, size, slots), (kv, slots, size)
     q, keys, values = (rng.standard_normal(s).astype(np.float32) * 2 for s in shapes)
+    if kind != I8:
+        keys, values = keys.astype(kind.numpy), values.astype(kind.numpy)
+        if not given.get("ring"):
+            keys[:, :, start + n :] = values[:, start + n :] = np.nan
+        return [q, keys, values]
+    wide = [rng.integers(-127, 128, shape).astype(np.int8) for shape in shapes[1:]]
+    scales = [(rng.random((kv, slots)) / 20).astype(np.float32) for _ in wide]
     if not given.get("ring"):
-        keys[:, :, start + n :] = values[:, start + n :] = np.nan
-    return [q, keys, values]
+        scales[0][:, start + n :] = scales[1][:, start + n :] = np.nan
+    return [q, *wide, *scales]
 
 
 def wanted(case: int, args: list[np.ndarray], start: int) -> np.ndarray:
-    keys, values = (np.nan_to_num(a) for a in args[1:])
-    found: np.ndarray = OPS["attend"].reference(args[0], keys, values, **attributes(CASES[case][5], start))
+    rest = (np.nan_to_num(a) for a in args[1:])
+    found: np.ndarray = OPS[op_of(case)].reference(args[0], *rest, **attributes(CASES[case][6], start))
     return found
 
 
@@ -79,13 +97,13 @@ def test_lanes_compute_the_reference(case: int) -> None:
         made = attention_lanes(nest, lanes, sums, tokens)
         assert findings(made) == []
         n = 11 if CASES[case][0] is N.expr else 1
-        start = CASES[case][6][-1]
+        start = CASES[case][7][-1]
         args = arguments(case, n, start)
         out = np.full(args[0].shape, 85, np.float32)
         kv = CASES[case][2]
         for part in ((0, 1), (1, kv)):
-            run_loops(made, dict(zip(("q", "keys", "values", "o"), [*args, out], strict=True)),
-                      {"n": n, "pos": start}, part)  # fmt: skip
+            arrays = dict(zip((*INPUTS[: len(args)], "o"), [*args, out], strict=True))
+            run_loops(made, arrays, {"n": n, "pos": start}, part)
         np.testing.assert_allclose(out, wanted(case, args, start), atol=2e-5, rtol=1e-5)
 
 
@@ -96,7 +114,7 @@ def test_as_c(tmp_path: Path) -> None:
         assert isinstance(rule, AttentionLanes)
         functions.append(replace(made, name=f"g{case}"))
     kernels = build(functions, tmp_path, HOST_ISA)
-    for case, (n, _, kv, _, _, _, starts) in enumerate(CASES):
+    for case, (n, _, kv, _, _, _, _, starts) in enumerate(CASES):
         for start, count in ((s, c) for s in starts for c in ((1,) if n == 1 else (1, 8, 13)) if s + c <= 112):
             args = arguments(case, count, start)
             out = np.full(args[0].shape, 85, np.float32)

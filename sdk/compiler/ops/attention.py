@@ -6,6 +6,8 @@ Tokens stand at the positions ``start``, ``start + 1`` and so on, and see those 
 values [heads, slots, numbers]; ``ring`` says that there may be more positions than slots. Query heads share a head of
 keys evenly: head h has the keys ``h // shared``. Scores are multiplied by ``scale`` and, where ``cap`` is not 0, bent
 into -cap..cap. Sums are in f32, in an order of the schedule's own; the reference has them in f64.
+
+Keys and values are f32 or f16. Those of ``attend_bytes`` are i8, each head of a slot with a scale (f32[heads, slots]).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.types import F32, TensorType
+from sdk.compiler.ir.types import F16, F32, I8, DType, TensorType
 from sdk.compiler.ops.attention_loops import Shape, attention_loops
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.traits import OPAQUE
@@ -33,9 +35,33 @@ def _infer(
     q: TensorType, keys: TensorType, values: TensorType, *, start: Dim, window: int, ring: bool, scale: float,
     cap: float,
 ) -> TensorType:  # fmt: skip
-    ranks = {t.rank for t in (q, keys, values)}
-    if ranks != {3} or any(t.dtype != F32 for t in (q, keys, values)):
-        raise BuildError("attend takes f32[n, heads, numbers], f32[kv, numbers, slots] and f32[kv, slots, numbers]")
+    if q.dtype != F32 or keys.dtype not in (F32, F16) or values.dtype != keys.dtype:
+        raise BuildError(f"attend takes queries of f32, keys and values of f32 or f16, not {q}, {keys} and {values}")
+    return _checked(q, keys, values, start, window, ring)
+
+
+def _bytes_infer(
+    q: TensorType, keys: TensorType, values: TensorType, keys_scale: TensorType, values_scale: TensorType, *,
+    start: Dim, window: int, ring: bool, scale: float, cap: float,
+) -> TensorType:  # fmt: skip
+    kinds = [t.dtype for t in (q, keys, values, keys_scale, values_scale)]
+    if kinds != [F32, I8, I8, F32, F32]:
+        raise BuildError(f"attend_bytes takes f32, i8, i8, f32 and f32, not {', '.join(map(str, kinds))}")
+    found = _checked(q, keys, values, start, window, ring)
+    wanted = (keys.shape[0], keys.shape[2])
+    if (keys_scale.shape, values_scale.shape) != (wanted, wanted):
+        raise BuildError(f"attend_bytes: scales {list(keys_scale.shape)}, {list(values_scale.shape)} of {list(wanted)}")
+    return found
+
+
+def _checked(q: TensorType, keys: TensorType, values: TensorType, start: Dim, window: int, ring: bool) -> TensorType:
+    """The type of the result.
+
+    Raises:
+        BuildError: sizes or positions that do not fit.
+    """
+    if {t.rank for t in (q, keys, values)} != {3}:
+        raise BuildError("attend takes [n, heads, numbers], [kv, numbers, slots] and [kv, slots, numbers]")
     (n, heads, size), (kv, wide, slots) = q.shape, keys.shape
     if values.shape != (kv, slots, wide) or wide != size:
         raise BuildError(f"attend: keys {list(keys.shape)} and values {list(values.shape)} for {list(q.shape)}")
@@ -66,6 +92,11 @@ def _ref(
     return np.asarray(mixed).reshape(q.shape).astype(np.float32)
 
 
+def _bytes_ref(q: Array, keys: Array, values: Array, keys_scale: Array, values_scale: Array, **given: Any) -> Array:
+    wide_keys = keys.astype(np.float64) * keys_scale[:, None, :]
+    return _ref(q, wide_keys, values.astype(np.float64) * values_scale[:, :, None], **given)
+
+
 def _seen(n: int, slots: int, start: int, window: int) -> Array:
     """Which slots each token sees, [n, slots]: at least that of itself."""
     seen = np.zeros((n, slots), bool)
@@ -84,8 +115,9 @@ _N: Dim = Var("n", 1, 5).expr
 _P: Dim = Var("pos", 0, 11).expr
 
 
-def _sample(n: Dim, heads: int, kv: int, size: int, slots: int, start: Dim, **given: Any) -> Any:
-    types = _T(F32, (n, heads, size)), _T(F32, (kv, size, slots)), _T(F32, (kv, slots, size))
+def _sample(n: Dim, heads: int, kv: int, size: int, slots: int, start: Dim, kind: DType = F32, **given: Any) -> Any:
+    types = [_T(F32, (n, heads, size)), _T(kind, (kv, size, slots)), _T(kind, (kv, slots, size))]
+    types += [_T(F32, (kv, slots))] * (2 if kind == I8 else 0)
     return sample(*types, start=start, **{"window": 0, "ring": False, "scale": 0.5, "cap": 0.0, **given})
 
 
@@ -102,6 +134,22 @@ define(
             _sample(_N, 2, 2, 2, 16, _P, window=3),
             _sample(_N, 2, 1, 4, 8, _P, window=4, ring=True),
             _sample(3, 1, 1, 3, 7, 2),
+            _sample(_N, 4, 2, 4, 16, _P, F16),
+        ),
+        kind=OPAQUE,
+    )
+)
+define(
+    OpDef(
+        "attend_bytes",
+        ("q", "keys", "values", "keys_scale", "values_scale"),
+        _bytes_infer,
+        _bytes_ref,
+        _loops,
+        samples=(
+            _sample(_N, 4, 2, 4, 16, _P, I8, scale=0.01),
+            _sample(1, 3, 1, 8, 32, _P, I8, scale=0.004, cap=2.0),
+            _sample(_N, 2, 1, 4, 8, _P, I8, window=4, ring=True, scale=0.01),
         ),
         kind=OPAQUE,
     )

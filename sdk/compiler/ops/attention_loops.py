@@ -3,6 +3,9 @@
 A row is a token's query by one head. Of each block of slots come first the scores of all rows, then their shares,
 relative to the largest score so far, and then the values, weighted; what was found before is scaled down where a larger
 score comes. A slot that a row does not see has the score ``HIDDEN``, whose share is 0.
+
+Keys and values in 8 bits have a scale by head and slot: scores are multiplied by that of the keys, shares, once they
+are summed, by that of the values.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sdk.compiler.ir.intrinsics import idx, imm, op
+from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
-from sdk.compiler.ir.types import BOOL, F32, I32, DType, TensorType
+from sdk.compiler.ir.types import BOOL, F32, I8, I32, DType, TensorType
 from sdk.compiler.ops.build import function, loop, param, row_vars, variable
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, max_value
 
@@ -36,6 +39,7 @@ class Shape:
     ring: bool
     scale: float
     cap: float
+    kind: DType = F32  # of keys and values: f32, f16, or i8 with scales
 
     @classmethod
     def of(cls, types: Sequence[TensorType], given: Mapping[str, Any]) -> Shape:
@@ -45,7 +49,8 @@ class Shape:
         assert isinstance(size, int)
         assert isinstance(kv, int)
         assert isinstance(slots, int)
-        return cls(n, heads, kv, size, slots, *(given[k] for k in ("start", "window", "ring", "scale", "cap")))
+        attributes = {k: given[k] for k in ("start", "window", "ring", "scale", "cap")}
+        return cls(n, heads, kv, size, slots, **attributes, kind=types[1].dtype)
 
     @property
     def shared(self) -> int:
@@ -73,14 +78,17 @@ def block_of(slots: int) -> int:
 
 def attention_loops(name: str, shape: Shape, tiles: Tiles = PLAIN) -> Loops:
     """heads of keys { tiles of rows { blocks { scores; shares; values } o = mixed / total } }"""
+    asked, scales = TensorType(F32, (shape.n, shape.heads, shape.size)), TensorType(F32, (shape.kv, shape.slots))
     types = {
-        "q": (shape.n, shape.heads, shape.size), "keys": (shape.kv, shape.size, shape.slots),
-        "values": (shape.kv, shape.slots, shape.size),
+        "q": asked, "keys": TensorType(shape.kind, (shape.kv, shape.size, shape.slots)),
+        "values": TensorType(shape.kind, (shape.kv, shape.slots, shape.size)),
     }  # fmt: skip
+    if shape.kind == I8:
+        types |= {"keys_scale": scales, "values_scale": scales}
     rows, group = row_vars(shape.kv), variable("group", shape.kv)
     body = Block(tuple(_Attention(shape, tiles, group.expr).made()))
-    params = [param(k, TensorType(F32, t)) for k, t in types.items()]
-    out = param("o", TensorType(F32, types["q"]), "write")
+    params = [param(k, t) for k, t in types.items()]
+    out = param("o", asked, "write")
     return function(name, [*params, out], [For(group, rows.lo.expr, rows.hi.expr, body)], rows)
 
 
@@ -183,7 +191,7 @@ class _Attention:
             yield Store(f"most{r}", (), self._splat(imm(HIDDEN, F32)))
         yield from self._scores(tile, base)
         for r in range(tile.rows):
-            yield from self._shares(r)
+            yield from self._shares(r, base)
         yield from self._values(tile, base)
 
     def _scores(self, tile: _Tile, base: Dim) -> Iterator[Stmt]:
@@ -197,7 +205,7 @@ class _Attention:
         for r, v in places:
             body += [Alloc(Buffer(f"sum{r}_{v}", self.real, (), "register")), self._clear(f"sum{r}_{v}")]
         inner: list[Stmt] = [
-            Let(f"k{v}", Load("keys", (self.group, d.expr, base + at + v * lanes), self.real)) for v in range(count)
+            Let(f"k{v}", self._held("keys", (self.group, d.expr, base + at + v * lanes))) for v in range(count)
         ]
         for r, token, head in tile.places():
             inner.append(Let(f"x{r}", self._splat(Load("q", (token, head, d.expr), F32))))
@@ -209,7 +217,10 @@ class _Attention:
 
     def _score(self, name: str, r: int, base: Dim, at: Dim) -> list[Stmt]:
         """A vector of sums as scores, those of slots that are not seen hidden."""
-        value = op("mul", Load(name, (), self.real), self._splat(imm(self.shape.scale, F32)))
+        value: ValueExpr = Load(name, (), self.real)
+        if self.shape.kind == I8:
+            value = op("mul", value, Load("keys_scale", (self.group, base + at), self.real))
+        value = op("mul", value, self._splat(imm(self.shape.scale, F32)))
         if self.shape.cap:
             down, up = (self._splat(imm(x, F32)) for x in (1 / self.shape.cap, self.shape.cap))
             value = op("mul", op("tanh", op("mul", value, down)), up)
@@ -250,7 +261,7 @@ class _Attention:
         inside = op("first", count, dtype=BOOL.with_lanes(lanes)) if lanes > 1 else op("gt", count, imm(0))
         return op("select", inside, yes, no, dtype=self.real)
 
-    def _shares(self, r: int) -> Iterator[Stmt]:
+    def _shares(self, r: int, base: Dim) -> Iterator[Stmt]:
         """Shares of a row relative to its new largest score, and by what those before go down."""
         top, most = Load(f"top{r}", (), F32), Load(f"most{r}", (), self.real)
         largest = most if self.tiles.lanes == 1 else op("fold_max", most, dtype=F32)
@@ -265,7 +276,10 @@ class _Attention:
             value = op("exp", op("sub", Load("share", (r, at), self.real), self._splat(new)))
             kept = Ref(f"p{r}", self.real)
             more = op("add", Load(f"more{r}", (), self.real), kept)
-            return [Let(f"p{r}", value), Store("share", (r, at), kept), Store(f"more{r}", (), more)]
+            by: ValueExpr = kept
+            if self.shape.kind == I8:
+                by = op("mul", kept, Load("values_scale", (self.group, base + at), self.real))
+            return [Let(f"p{r}", value), Store("share", (r, at), by), Store(f"more{r}", (), more)]
 
         yield self._along(f"j{r}", self.block, share)
         more: ValueExpr = Load(f"more{r}", (), self.real)
@@ -285,7 +299,7 @@ class _Attention:
             body.append(Alloc(Buffer(f"mix{r}_{v}", self.real, (), "register")))
             body.append(Store(f"mix{r}_{v}", (), op("mul", before, self._splat(Ref(f"down{r}", F32)))))
         inner: list[Stmt] = [
-            Let(f"v{v}", Load("values", (self.group, base + j.expr, at + v * lanes), self.real)) for v in range(count)
+            Let(f"v{v}", self._held("values", (self.group, base + j.expr, at + v * lanes))) for v in range(count)
         ]
         for r in range(tile.rows):
             inner.append(Let(f"y{r}", self._splat(Load("share", (r, j.expr), F32))))
@@ -304,6 +318,13 @@ class _Attention:
         """A loop over vectors."""
         var = variable(name, extent // self.tiles.lanes)
         return loop(var, extent // self.tiles.lanes, *body(var.expr * self.tiles.lanes))
+
+    def _held(self, name: str, index: tuple[Dim, ...]) -> ValueExpr:
+        """Keys or values as f32; those in 8 bits are not scaled yet."""
+        loaded = Load(name, index, self._lanes(self.shape.kind))
+        if self.shape.kind == I8:
+            return cast(cast(loaded, self._lanes(I32)), self.real)
+        return loaded if self.shape.kind == F32 else cast(loaded, self.real)
 
     def _clear(self, name: str) -> Stmt:
         return Store(name, (), self._splat(imm(0.0, F32)))

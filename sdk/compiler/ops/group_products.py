@@ -1,10 +1,10 @@
 """Products with weights in groups of a few bits, over the very bytes of a model's file: ``quantize_groups`` makes 8-bit
 activations, ``dense_groups`` multiplies by rows of blocks, ``lookup_groups`` takes single rows as floats.
 
-Activations are quantised in groups of 32: ``d = max|x| / 127``, each to the nearest multiple of ``d``, halves to even.
-A group without an element of 2**-100 at least counts as zeros; one with an infinity or a NaN makes every result of its
-row NaN. Products within a group are summed exactly, in integers; groups are scaled and summed in f32, in an order of
-the schedule's own. The reference sums in f64.
+Activations are quantised in groups of 32 (or ``group``): ``d = max|x| / 127``, each to the nearest multiple of ``d``,
+halves to even. A group without an element of 2**-100 at least counts as zeros; one with an infinity or a NaN makes
+every result of its row NaN. Products within a group are summed exactly, in integers; groups are scaled and summed in
+f32, in an order of the schedule's own. The reference sums in f64.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = ["LEAST", "Held", "Place", "blocks_of", "lookup_loops", "number_of", "
 Array = NDArray[Any]
 Types = Sequence[TensorType]
 Place = Callable[[int, Dim], Load]  # byte ``first`` of a block, and so many behind it
+_MOST_GROUP: Final = 1 << 16
 LEAST: Final = 2.0**-100  # of the largest activation of a group: what is below counts as zeros
 _LEAST_BITS: Final = (127 - 100) << 23
 _INFINITE: Final = 0x7F800000  # the bits of infinity; those of NaN are above
@@ -44,19 +45,21 @@ _MOVED_BITS: Final = 0x4B400000
 # --- activations --------------------------------------------------------------------------------------------------
 
 
-def _quantize_infer(x: TensorType, *, run: int, zero: int) -> tuple[TensorType, ...]:
-    if x.dtype != F32 or x.rank != 2 or not isinstance(x.shape[1], int) or x.shape[1] % GROUP:
-        raise BuildError(f"quantize_groups takes f32[m, k] with k a multiple of {GROUP}, not {x.dtype}{list(x.shape)}")
-    if run < 1 or GROUP % run or not 0 <= zero <= 128:
-        raise BuildError(f"quantize_groups makes sums of up to 32 elements times up to 128, not of {run} times {zero}")
+def _quantize_infer(x: TensorType, *, run: int, zero: int, group: int = GROUP) -> tuple[TensorType, ...]:
+    if not 1 <= group <= _MOST_GROUP:
+        raise BuildError(f"quantize_groups makes groups of up to {_MOST_GROUP}, not of {group}")
+    if x.dtype != F32 or x.rank != 2 or not isinstance(x.shape[1], int) or x.shape[1] % group:
+        raise BuildError(f"quantize_groups takes f32[m, k] with k a multiple of {group}, not {x.dtype}{list(x.shape)}")
+    if run < 1 or group % run or not 0 <= zero <= 128:
+        raise BuildError(f"quantize_groups makes sums of up to {group} elements by up to 128, not of {run} by {zero}")
     rows, columns = x.shape
     sums = TensorType(I32 if zero else F32, (rows, columns // run))
-    return TensorType(I8, x.shape), TensorType(F32, (rows, columns // GROUP)), sums
+    return TensorType(I8, x.shape), TensorType(F32, (rows, columns // group)), sums
 
 
-def _quantize_ref(x: Array, *, run: int, zero: int) -> tuple[Array, ...]:
+def _quantize_ref(x: Array, *, run: int, zero: int, group: int = GROUP) -> tuple[Array, ...]:
     rows, columns = x.shape
-    groups = x.reshape(rows, columns // GROUP, GROUP)
+    groups = x.reshape(rows, columns // group, group)
     with np.errstate(all="ignore"):
         most = np.abs(groups).max(axis=2, initial=np.float32(0))
         good = np.isfinite(groups).all(axis=2)
@@ -66,7 +69,7 @@ def _quantize_ref(x: Array, *, run: int, zero: int) -> tuple[Array, ...]:
         scale = np.where(good, scale, np.float32(np.nan))
         whole = np.nan_to_num(np.rint(groups * inverse[:, :, None]), nan=0.0).astype(np.int8)
         sums = whole.reshape(rows, columns // run, run).astype(np.int32).sum(axis=2, dtype=np.int32)
-        scaled = sums.astype(np.float32) * np.repeat(scale, GROUP // run, axis=1)
+        scaled = sums.astype(np.float32) * np.repeat(scale, group // run, axis=1)
     return whole.reshape(rows, columns), scale, -zero * sums if zero else scaled
 
 
@@ -76,16 +79,16 @@ def _quantize_loops(name: str, types: Types, outs: Types, given: Mapping[str, An
     C compilers make lanes of integers, not of comparisons of floats: magnitudes compare as their bits do, and to round
     is to add a number whose last bit is worth 1.
     """
-    run, zero = given["run"], given["zero"]
+    run, zero, group = given["run"], given["zero"], given.get("group", GROUP)
     rows, columns = types[0].shape
     assert isinstance(columns, int)
-    over = nest((rows, columns // GROUP))
+    over = nest((rows, columns // group))
     m, g = over.index
-    j, r, k = variable("j", GROUP), variable("r", GROUP // run), variable("k", run)
-    size = op("and", op("bits", Load("x", (m, g * GROUP + j.expr), F32), dtype=I32), imm(_MAGNITUDE))
+    j, r, k = variable("j", group), variable("r", group // run), variable("k", run)
+    size = op("and", op("bits", Load("x", (m, g * group + j.expr), F32), dtype=I32), imm(_MAGNITUDE))
     most, total = (Load(n, (), I32) for n in ("most", "total"))
-    at = g * GROUP + r.expr * run + k.expr
-    sum_at = g * (GROUP // run) + r.expr
+    at = g * group + r.expr * run + k.expr
+    sum_at = g * (group // run) + r.expr
     last: ValueExpr = op("mul", total, imm(-zero)) if zero else op("mul", cast(total, F32), Ref("scale", F32))
     largest, used = Ref("largest", F32), Ref("used", BOOL)
     moved = op("add", op("mul", Load("x", (m, at), F32), Ref("inverse", F32)), imm(_MOVED, F32))
@@ -93,7 +96,7 @@ def _quantize_loops(name: str, types: Types, outs: Types, given: Mapping[str, An
     body = over.around(
         Alloc(Buffer("most", I32, (), "register")),
         Store("most", (), imm(0)),
-        loop(j, GROUP, Store("most", (), op("max", most, size))),
+        loop(j, group, Store("most", (), op("max", most, size))),
         Let("largest", op("bits", most, dtype=F32)),
         Let("used", op("and", op("ge", most, imm(_LEAST_BITS)), op("lt", most, imm(_INFINITE)))),
         Let("kept", op("select", used, imm(-1), imm(0), dtype=I32)),
@@ -102,7 +105,7 @@ def _quantize_loops(name: str, types: Types, outs: Types, given: Mapping[str, An
         Let("scale", op("select", used, op("tdiv", largest, imm(127.0, F32)), op("sub", largest, largest), dtype=F32)),
         Store("o1", (m, g), Ref("scale", F32)),
         loop(
-            r, GROUP // run,
+            r, group // run,
             Alloc(Buffer("total", I32, (), "register")),
             Store("total", (), imm(0)),
             loop(
@@ -392,6 +395,7 @@ define(
             sample(_T(F32, (_M, 96)), run=32, zero=8),
             sample(_T(F32, (2, 64)), run=16, zero=32),
             sample(_T(F32, (1, 32)), run=32, zero=0),
+            sample(_T(F32, (_M, 12)), run=6, zero=0, group=6),
         ),
         kind=OPAQUE,
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.loops import For, Idx, Imm, Let, Loops, Op, ValueExpr
-from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ir.types import I8, TensorType
 from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.ops.attention_loops import Shape, Tiles, attention_loops, block_of
 from sdk.compiler.schedules.group_panels import numbered
@@ -16,7 +16,8 @@ from sdk.compiler.sym import substitute
 
 __all__ = ["attention_lanes", "shape_of_attention"]
 
-_INPUTS = ["q", "keys", "values", "o"]
+_INPUTS = ["q", "keys", "values"]
+_SCALES = ["keys_scale", "values_scale"]
 
 
 def attention_lanes(loops: Loops, lanes: int, sums: int, tokens: Sequence[int]) -> Loops:
@@ -25,7 +26,7 @@ def attention_lanes(loops: Loops, lanes: int, sums: int, tokens: Sequence[int]) 
 
     rewrite: ``for rows { for blocks { for slots { sum … } … } }`` -->
     ``for rows/t { for blocks { for slots/l { sum[t] … } … } }``, sums of products fused.
-    obligation: the nest is that of ``attend``, its blocks and its heads whole vectors.
+    obligation: the nest is that of ``attend`` or ``attend_bytes``, its blocks and its heads whole vectors.
     """
     shape = shape_of_attention(loops)
     if shape is None:
@@ -37,15 +38,18 @@ def attention_lanes(loops: Loops, lanes: int, sums: int, tokens: Sequence[int]) 
 
 
 def shape_of_attention(loops: Loops) -> Shape | None:
-    """What a nest as ``attend`` makes it computes; None where it is another."""
+    """What a nest as ``attend`` or ``attend_bytes`` makes it computes; None where it is another."""
     buffers = {p.buffer.name: p.buffer for p in loops.params}
-    if list(buffers) != _INPUTS or loops.layouts or loops.trace or not loops.rows:
+    known = list(buffers) in ([*_INPUTS, "o"], [*_INPUTS, *_SCALES, "o"])
+    if not known or loops.layouts or loops.trace or not loops.rows:
         return None
     lets = {s.name: s.value for s in statements(loops.body) if isinstance(s, Let)}
     given = _attributes(lets)
     now = lets.get("now0")
     types = [TensorType(b.dtype, b.shape) for b in buffers.values()]
-    if given is None or not isinstance(now, Idx) or any(t.rank != 3 for t in types):
+    if given is None or not isinstance(now, Idx) or any(t.rank != 3 for t in types[:3]):
+        return None
+    if (types[1].dtype == I8) is not (len(types) == 6):
         return None
     loop_vars = {s.var: 0 for s in statements(loops.body) if isinstance(s, For)}
     shape = Shape.of(types, {"start": substitute(now.dim, loop_vars), **given})
