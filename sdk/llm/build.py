@@ -103,13 +103,13 @@ def build_model(
     info = _info(checkpoint, prefix, sizes) | {"model_hash": file.digest}
     info |= tokens_of(checkpoint, out)
     if place.hosted:
-        info |= {"library": library_name(prefix), "weights": f"{prefix}_weights.bin"}
-        info |= {"board": board, "most_threads": options.threads}
+        info |= {"weights": f"{prefix}_weights.bin", "board": board, "most_threads": options.threads}
+        info |= {} if target_of(place, options).wasm else {"library": library_name(prefix)}
     built = load_built(out)
     layer = layer_files(info, prefix)
     for file_name, text in layer.items():
         (out / file_name).write_text(text, encoding="utf-8")
-    if place.hosted:
+    if "library" in info:
         _link(built, layer | pool_files(prefix, options.threads), board, options, out / library_name(prefix))
     with replacing(out / "model.json") as stream:
         stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())

@@ -74,7 +74,7 @@ class DeviceModel(LanguageModel):
         if found.board is None or found.most_threads is None or found.weights != f"{found.name}_weights.bin":
             raise UsageError(
                 f"{folder} has no program for other machines",
-                hint="build it again, for a board with an operating system: sdk llm build MODEL --board aarch64-linux",
+                hint="build it again, for the board that the machine is: sdk llm build MODEL --board BOARD",
             )
         weights = folder / found.weights
         program = _program(folder, found.name, found.board, found.most_threads, self._info, weights)

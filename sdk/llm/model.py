@@ -8,6 +8,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -69,9 +70,9 @@ def open_model(folder: Path, threads: int | None = None, device: str | None = No
     """
     if device is None:
         return load(folder, threads)
-    from sdk.llm.device import DeviceModel  # which needs a compiler
-
-    return DeviceModel(folder, device, threads)
+    elsewhere = import_module("sdk.llm.device")  # which needs a compiler
+    found: LanguageModel = elsewhere.DeviceModel(folder, device, threads)
+    return found
 
 
 class LanguageModel:

@@ -13,6 +13,7 @@ from sdk.agent import Server
 from sdk.agent.server import Limits
 from sdk.cli import run_command
 from sdk.errors import LinkError, UsageError
+from sdk.llm import device
 from sdk.llm.conversation import Conversation
 from sdk.llm.device import DeviceModel
 from sdk.llm.measure import perplexity
@@ -31,8 +32,9 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def test_a_model_elsewhere_is_the_model_here(
-    chat_model: Path, agent: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    chat_model: Path, agent: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     uri = f"tcp://127.0.0.1:{agent.address[1]}"
     here, there = Conversation.of(chat_model, 1), Conversation.of(chat_model, 1, uri)
     own, other = here.model, there.model
@@ -78,6 +80,11 @@ def test_a_model_elsewhere_is_the_model_here(
     assert sorted((tmp_path / "store" / "programs").iterdir()) == names  # nothing was sent twice
     lost = DeviceModel(chat_model, uri, 1)
     lost.feed([1])
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "_ANSWER_S", -1.0)
+        patch.setattr(lost._transport, "write", lambda *_: None)
+        with pytest.raises(LinkError, match="has not answered"):
+            lost.feed([1])
     agent.close()
     with pytest.raises(LinkError):
         lost.feed([1])
@@ -85,9 +92,9 @@ def test_a_model_elsewhere_is_the_model_here(
 
 
 def test_what_is_not_sent(chat_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for device in ("local:", "serial:/dev/ttyACM0", "qemu://", "nonsense"):
-        assert run_command(["llm", "chat", str(chat_model), "--prompt", "a", "--device", device]) == 2
-        assert f"language models are not sent to {device}" in capsys.readouterr().err
+    for uri in ("local:", "serial:/dev/ttyACM0", "qemu://", "nonsense"):
+        assert run_command(["llm", "chat", str(chat_model), "--prompt", "a", "--device", uri]) == 2
+        assert f"language models are not sent to {uri}" in capsys.readouterr().err
     words = ["--prompt", "a", "--device", "tcp://127.0.0.1:1", "--session", str(tmp_path / "s")]
     assert run_command(["llm", "chat", str(chat_model), *words]) == 2
     assert "a conversation on another machine cannot be kept" in capsys.readouterr().err
