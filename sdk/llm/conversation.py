@@ -18,7 +18,8 @@ from sdk.files import read_regular
 from sdk.llm.grammar import Grammar, GrammarRun, Words, words_of
 from sdk.llm.grammar.nodes import Rules
 from sdk.llm.guesses import Draft, followers
-from sdk.llm.model import LanguageModel, open_model
+from sdk.llm.model import LanguageModel
+from sdk.llm.opening import open_model
 from sdk.llm.text.chat_table import ChatTable, compile_chat
 from sdk.llm.text.gguf_vocabulary import tokenizer_of_gguf
 from sdk.llm.text.package import tokenizers_package

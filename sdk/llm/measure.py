@@ -12,7 +12,8 @@ import numpy as np
 
 from sdk.errors import UsageError
 from sdk.llm.conversation import Conversation
-from sdk.llm.model import LanguageModel, open_model
+from sdk.llm.model import LanguageModel
+from sdk.llm.opening import open_model
 
 __all__ = ["bench_model", "perplexity"]
 

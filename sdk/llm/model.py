@@ -8,7 +8,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -20,7 +19,7 @@ from sdk.errors import DeviceFault, UsageError
 from sdk.files import read_regular
 from sdk.llm.gguf import map_file
 
-__all__ = ["Info", "LanguageModel", "Snapshot", "load", "open_model", "processors", "read_info"]
+__all__ = ["Info", "LanguageModel", "Snapshot", "load", "processors", "read_info"]
 
 _JSON: Final = 1 << 24
 _SIZES: Final = ("instance", "arena", "state", "weights", "arena_align", "state_align", "context", "vocabulary",
@@ -59,20 +58,6 @@ def load(folder: str | Path, threads: int | None = None) -> LanguageModel:
         UsageError: the folder holds no such build, or one that does not run on this machine.
     """
     return LanguageModel(Path(folder), threads)
-
-
-def open_model(folder: Path, threads: int | None = None, device: str | None = None) -> LanguageModel:
-    """The model in a folder, here or on the machine at the address of a ``device``.
-
-    Raises:
-        UsageError: as ``load``.
-        SdkError: what the connection to a machine raises.
-    """
-    if device is None:
-        return load(folder, threads)
-    elsewhere = import_module("sdk.llm.device")  # which needs a compiler
-    found: LanguageModel = elsewhere.DeviceModel(folder, device, threads)
-    return found
 
 
 class LanguageModel:
