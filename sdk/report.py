@@ -250,12 +250,13 @@ def _told(report: Placed, rows: Json) -> str:
 
 @dataclass(frozen=True)
 class RunResult(Placed):
-    """One run: outputs by name, and where it ran."""
+    """One run: outputs by name, and where it ran; ``notes`` are what the device said of it."""
 
     at: Mapping[str, int]
     outputs: Mapping[str, NDArray[Any]]
     sample: float
     counter: str
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
         """The object of ``sdk run --json`` without the outputs."""
@@ -263,6 +264,7 @@ class RunResult(Placed):
             **self.place(),
             "at": dict(self.at),
             **cost((self.sample,), self.counter, self.emulated),
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
 
@@ -326,6 +328,7 @@ class VerifyReport(Placed):
     worst: str = ""
     float64_cases: int = 0
     unsteady_cases: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def compared_with(self) -> str:
@@ -351,6 +354,7 @@ class VerifyReport(Placed):
             "unsteady_cases": self.unsteady_cases,
             "max_abs_err": finite(self.max_abs_err),
             "max_rel_err": finite(self.max_rel_err),
+            **({"notes": list(self.notes)} if self.notes else {}),
             "passed": self.passed,
             "worst": self.worst or None,
         }

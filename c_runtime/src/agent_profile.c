@@ -47,4 +47,12 @@ void sdk_rt_op_end(uint32_t index)
         ++sdk_rt_op_profiles[index].calls;
     }
 }
+
+void sdk_rt_op_took(uint32_t index, uint64_t ticks)
+{
+    if (index < SDK_RT_PROFILE_OPS && ticks > 0u) {
+        sdk_rt_op_profiles[index].ticks += ticks;
+        ++sdk_rt_op_profiles[index].calls;
+    }
+}
 #endif

@@ -89,7 +89,7 @@ def bench(
     if allowed is not None and baseline is None and len(targets) == 1:
         raise UsageError("--fail-above compares", hint="give --baseline FILE, or two builds: sdk bench OLD NEW")
     built_with = options.make_options(**compile_options)
-    place, sizes = options.find_place(board, device), options.parse_at(at)
+    place, sizes = options.find_place(board, device, compile_options["gpu"]), options.parse_at(at)
     files = [options.existing(target) for target in targets]
     if len(files) == _TWO:
         pair = driver.bench_pair((files[0], files[1]), place, device, built_with, sizes, entry, blocks=blocks)

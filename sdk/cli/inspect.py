@@ -31,7 +31,7 @@ _REASON: Final = 70  # characters of a reason in the table of several models
     shell_complete=complete.board_names,
 )  # fmt: skip
 @click.option(
-    "--stage", metavar="NAME", help="Print the program at a stage: imported, typed, scheduled or planned.",
+    "--stage", metavar="NAME", help="Print the program at a stage: imported, typed, scheduled, planned or kernels.",
     shell_complete=complete.stage_names,
 )  # fmt: skip
 @options.build_options

@@ -56,8 +56,8 @@ target_argument = click.argument(
 image_argument = click.argument("target", nargs=-1, required=True, metavar="MODEL|DIR|IMAGE.elf", callback=_model)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 board_option = click.option(
-    "--board", metavar="B", required=True, help="Board to build for (see sdk boards).",
-    shell_complete=complete.board_names,
+    "--board", metavar="B", help="Board to build for (see sdk boards); with --gpu this machine where none is named.",
+    shell_complete=complete.board_names, callback=lambda *given: _named_or_this(*given),
 )  # fmt: skip
 any_board_option = click.option(
     "--board", metavar="B", help="Board; alone it means the board's emulated target.",
@@ -80,6 +80,14 @@ tensors_option = click.option(
 opt_option = click.option(
     "--opt", type=click.Choice(["time", "size"]), default="time", help="What code is made for.", show_default=True
 )
+
+
+def _named_or_this(ctx: click.Context, param: click.Parameter, board: str | None) -> str:
+    """The board that was named, or this machine where a GPU of it is; what the command line has is read before what it
+    has not."""
+    if board is None and ctx.params.get("gpu") is None and not ctx.resilient_parsing:
+        raise click.MissingParameter(ctx=ctx, param=param)
+    return board or "host"
 
 
 def build_options(function: F) -> F:
@@ -370,8 +378,11 @@ def find_board(name: str) -> Board:
     return load_board(name)
 
 
-def find_place(board: str | None, device: str | None) -> Board | None:
-    """Load the board of a verb that takes --board or --device; raise UsageError when it got neither."""
+def find_place(board: str | None, device: str | None, gpu: str | None = None) -> Board | None:
+    """Load the board of a verb that takes --board or --device; that of this machine where --gpu alone is given. Raise
+    UsageError when it got none of them."""
+    if board is None and device is None and gpu is not None:
+        board = "host"
     if board is None and device is None:
         raise UsageError("no board and no device", hint="add --board host for this machine; sdk boards lists others")
     return None if board is None else find_board(board)

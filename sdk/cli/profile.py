@@ -57,7 +57,7 @@ def profile(
     reports = [
         driver.profile(
             file,
-            options.find_place(board, device),
+            options.find_place(board, device, compile_options["gpu"]),
             device,
             options.make_options(**compile_options),
             options.parse_at(at),

@@ -47,7 +47,7 @@ def run(
         output.check_no_input(save, "--output")
     result = driver.run(
         options.existing(target),
-        options.find_place(board, device),
+        options.find_place(board, device, compile_options["gpu"]),
         device,
         options.make_options(**compile_options),
         options.parse_at(at),
@@ -62,6 +62,8 @@ def run(
             {**result.to_json(), "outputs": summary, "saved": None if save is None else str(save)}
         )
         return
+    for note in result.notes:
+        output.say(f"note: {note}")
     for name, value in result.outputs.items():
         output.print_pairs(name, [("type", f"{value.dtype}{list(value.shape)}"), ("values", _values(value))])
     if save is not None:

@@ -60,7 +60,7 @@ def verify(
         return
     report = driver.verify(
         options.existing(model),
-        options.find_place(board, device),
+        options.find_place(board, device, compile_options["gpu"]),
         device,
         options.make_options(**compile_options),
         against,
@@ -74,6 +74,8 @@ def verify(
     else:
         shown = {**data, "reference": report.compared_with}
         output.print_pairs(f"{data['model']} on {data['board']}", _pairs(shown))
+        for note in report.notes:
+            output.say(f"note: {note}")
     if not data["passed"]:
         raise click.exceptions.Exit(MismatchError.exit_code)
 

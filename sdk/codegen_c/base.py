@@ -157,6 +157,8 @@ class Backend:
         refuses: why there is no such code for a board; None where there is.
         dispatch: ``dispatch(prefix, files, variants)`` adds variants to the files of a model, of which the program
             chooses one when it runs; None where it cannot.
+        listing: ``listing(module, gpu)`` are the kernels that a GPU is given of a planned module, as text for people.
+        alone: ``alone(functions, prefix, gpu)`` is the C of the kernels of functions, without a model around them.
         runtime: how the code is run; None where it cannot be yet: the sources are written, and neither compiled nor
             measured.
     """
@@ -172,6 +174,8 @@ class Backend:
     refuses: Callable[[Board], str | None] = lambda board: None
     dispatch: Callable[[str, Files, Sequence[Variant]], Files] | None = None
     runtime: Runtime | None = None
+    listing: Callable[[Module, str], str] | None = None
+    alone: Callable[[Mapping[str, Loops], str, str], str] | None = None
 
     def emit(self, module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> Emitted:
         """Prints a module; ``prefix`` starts every external name.

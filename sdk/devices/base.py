@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -45,8 +45,8 @@ AgentMaker = Callable[[str], Path]  # the agent of c_runtime/agent for what `una
 
 @dataclass(frozen=True)
 class OpenRequest:
-    """What an opener may use: the URI, its part after the scheme, the agent, the machine, a deadline, and who makes
-    agents for machines that programs are sent to."""
+    """What an opener may use: the URI, its part after the scheme, the agent, the machine, a deadline, who makes
+    agents for machines that programs are sent to, and more ``variables`` of an agent's environment on this machine."""
 
     uri: str
     rest: str
@@ -54,6 +54,7 @@ class OpenRequest:
     emulator: EmulatorSpec | None
     timeout_s: float
     agent_for: AgentMaker | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def refuse_rest(self) -> None:
         """Refuse an address that goes on after its scheme, where there is nothing to choose.
@@ -120,7 +121,12 @@ def schemes() -> tuple[str, ...]:
 
 
 def open_transport(
-    uri: str, artifact: Path, emulator: EmulatorSpec | None, timeout_s: float, agent_for: AgentMaker | None = None
+    uri: str,
+    artifact: Path,
+    emulator: EmulatorSpec | None,
+    timeout_s: float,
+    agent_for: AgentMaker | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Transport:
     """Open the pipe that ``uri`` names (``scheme:rest`` or ``scheme://rest``).
 
@@ -134,4 +140,4 @@ def open_transport(
             why="known schemes: " + ", ".join(f"{name}:" for name in schemes()),
             hint="use local: for this machine or qemu:// for a board's emulator",
         )
-    return opener(OpenRequest(uri, rest.removeprefix("//"), artifact, emulator, timeout_s, agent_for))
+    return opener(OpenRequest(uri, rest.removeprefix("//"), artifact, emulator, timeout_s, agent_for, variables or {}))

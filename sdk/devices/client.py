@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,7 @@ from sdk.devices.messages import (
     parse_tensor,
     take_text,
 )
+from sdk.devices.process import ProcessTransport
 from sdk.devices.rates import change_rate
 from sdk.devices.remote import RemoteProgram
 from sdk.devices.wire import MIN_FRAME, OVERHEAD, Code, Op
@@ -91,6 +92,14 @@ class Session:
         if isinstance(transport, RemoteProgram) and not transport.emulated:
             return transport.facts(_FACTS_S)
         return None
+
+    def notes(self, mark: str) -> tuple[str, ...]:
+        """What an agent that is a process of this machine has said in lines that begin with ``mark``, without that;
+        none of other devices."""
+        transport = self._link.transport
+        if not isinstance(transport, ProcessTransport):
+            return ()
+        return tuple(line.removeprefix(mark) for line in transport.said().splitlines() if line.startswith(mark))
 
     def stats(self) -> DeviceStats:
         """Return the device's counts since boot, its deepest use of the stack among them."""
@@ -325,17 +334,19 @@ def open_device(
     timeout_s: float,
     deadline_s: float = DEADLINE_S,
     agent_for: AgentMaker | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Session:
     """Open a session with the device at ``uri``: ``local:`` runs ``artifact`` here, ``unicorn://`` and
     ``qemu://`` boot it.
 
     ``timeout_s`` is the longest silence allowed, so also the longest single run of a model; ``deadline_s`` the longest
     that a method of the session may take in all, beside what its bytes take on the line (``run``: for each 28 runs).
-    ``agent_for`` makes the agent for a machine that has none (``ssh://``, ``adb://``).
+    ``agent_for`` makes the agent for a machine that has none (``ssh://``, ``adb://``); ``variables`` are more of the
+    environment of an agent on this machine.
     Raises UsageError, NoDeviceError, MissingToolError, LinkError or DeviceFault; nothing that was started outlives an
     error.
     """
-    transport = open_transport(uri, artifact, emulator, timeout_s, agent_for)
+    transport = open_transport(uri, artifact, emulator, timeout_s, agent_for, variables)
     try:
         session = Session(Link(transport, timeout_s, deadline_s=deadline_s))
     except BaseException:

@@ -15,6 +15,7 @@ from sdk.devices.descriptors import FdTransport
 from sdk.errors import DeviceFault, LinkError, NoDeviceError, SdkError
 
 _STDERR_TAIL = 2000
+_STDERR_HEAD = 64 << 10
 _GRACE_S = 0.5  # for a child to end by itself, then after SIGTERM
 _PIPE_BYTES_PER_S = 1e6  # a pipe on a busy machine, sanitizers in the agent
 _PIPE_GRACE_S = 1.0  # an agent ends by itself when its input does
@@ -78,6 +79,10 @@ class Child:
     stderr_fd: int
     name: str  # for messages
     guard: Guard | None = None
+
+    def said(self) -> str:
+        """Return what it wrote to standard error first."""
+        return os.pread(self.stderr_fd, _STDERR_HEAD, 0).decode("utf-8", "replace")
 
     def last_words(self) -> str:
         """Return the end of what it wrote to standard error."""
@@ -183,6 +188,10 @@ class ProcessTransport(FdTransport):
             data, self._put_back = self._put_back, b""
             return data
         return super().read(timeout_s)
+
+    def said(self) -> str:
+        """What the process wrote to standard error."""
+        return self._child.said()
 
     def put_back(self, data: bytes) -> None:
         """Have ``data``, which was read, read again."""

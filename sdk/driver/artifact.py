@@ -43,7 +43,9 @@ _NOT_COMPILED = ("provenance", "usb", "flash", "projects")  # of a board: a buil
 def _own_digest() -> str:
     """Hex digest of the compiler itself: another compiler makes another build."""
     hasher = hashlib.sha256()
-    for root, suffix in ((Path(__file__).resolve().parent.parent, ".py"), (data_dir("templates"), ".j2")):
+    folders = [(Path(__file__).resolve().parent.parent, ".py"), (data_dir("templates"), ".j2")]
+    folders += [(data_dir("c_runtime") / "gpu", suffix) for suffix in (".c", ".h")]  # a model's sources hold them
+    for root, suffix in folders:
         for file in sorted(root.rglob(f"*{suffix}")):
             hasher.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
     return hasher.hexdigest()
@@ -53,6 +55,7 @@ def _key(job: Job) -> str:
     options = job.options
     choices = [job.backend.name, options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
     choices += [options.io] if options.io else []
+    choices += [f"gpu {options.gpu}"] if options.gpu else []
     choices += [f"beyond {one}" for one in sorted(job.beyond)]
     choices += [options.weights, options.opt, options.check, *(f"{name}:{size}" for name, size in options.regions)]
     choices += [text for library in options.libraries for text in (library.name, library.text)]

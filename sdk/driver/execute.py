@@ -24,6 +24,7 @@ from sdk.driver.built import Built, BuiltEntry, load_built
 from sdk.driver.device_model import FRESH_DIM, as_built
 from sdk.driver.dims import dims_of_run
 from sdk.driver.files import read_model_file
+from sdk.driver.gpus import kept_kernels
 from sdk.driver.importing import import_model
 from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
@@ -35,13 +36,15 @@ from sdk.report import RunResult, VerifyReport
 from sdk.text import wire_name
 
 __all__ = [
-    "SEED", "WARMUP", "connect", "difference", "entry_name", "linked", "prepare", "random_bytes", "resolve",
+    "GPU_NOTE", "SEED", "WARMUP", "connect", "difference", "entry_name", "linked", "prepare", "random_bytes",
+    "resolve",
     "run", "signature", "step", "verify",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 WARMUP = 2
 SEED = 0
+GPU_NOTE = "GPU: "  # begins what agents say of steps that a GPU does not run
 ROOM = 2  # of what a reference's results move by with the last bits of its inputs: ours may be on the other side
 
 
@@ -71,7 +74,7 @@ def connect(
 ) -> tuple[Session, Built, Board]:
     """A session with the agent of a model file or a built folder."""
     agent, built, place = linked(target, board, device, options)
-    return open_session(device, place, agent), built, place
+    return open_session(device, place, agent, variables=kept_kernels(built)), built, place
 
 
 def linked(
@@ -264,6 +267,7 @@ def run(
             outputs,
             sample,
             counter,
+            session.notes(GPU_NOTE),
         )
 
 
@@ -355,6 +359,7 @@ def verify(
             worst,
             unrounded,
             unsteady,
+            session.notes(GPU_NOTE),
         )
 
 

@@ -15,6 +15,7 @@ from sdk.compiler.passes.map_grid import MapGrid
 from sdk.compiler.passes.pipeline import all_passes
 from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.driver.artifact import build_sources
+from sdk.driver.backends import backend_for
 from sdk.driver.built import load_built
 from sdk.driver.dims import check_at
 from sdk.driver.generate import measure
@@ -29,6 +30,7 @@ from sdk.steps import step
 
 __all__ = ["entry_names", "inspect", "memory", "stage_names", "stages"]
 
+KERNELS: Final = "kernels"  # the stage after all: what a GPU is given
 _SCHEDULING: Final = (ScheduleLoops.name, MapGrid.name)  # of which each pipeline has one
 QUICK_CALLS = 300
 QUICK_WEIGHTS = 1 << 20  # bytes
@@ -41,14 +43,15 @@ def stages(model: Path | ModelFile, board: Board, options: BuildOptions) -> dict
     seen["imported"] = imported(job)
     with step(f"compiling {job.file.name}"):
         done = planned(job, seen["imported"], lambda one, m: seen.__setitem__(one.name, m))
-    seen["scheduled"], seen["planned"] = next(seen[name] for name in _SCHEDULING if name in seen), done
+    # a build for a GPU schedules its kernels, not the module
+    seen["scheduled"], seen["planned"] = next((seen[name] for name in _SCHEDULING if name in seen), done), done
     seen["typed"] = seen["fold-offset"]
     return seen
 
 
 def stage_names() -> list[str]:
     """What ``inspect`` takes for a stage, but for the passes that only some builds have."""
-    return ["imported", "typed", "scheduled", "planned", *sorted(all_passes())]
+    return ["imported", "typed", "scheduled", "planned", KERNELS, *sorted(all_passes())]
 
 
 def entry_names(target: Path | ModelFile) -> list[str]:
@@ -65,11 +68,25 @@ def inspect(model: Path | ModelFile, board: Board, options: BuildOptions, stage:
     Raises:
         UsageError: no such stage or pass.
     """
-    seen = stages(model, board, options)
     wanted = stage or "planned"
+    if wanted == KERNELS:
+        return _kernels(model, board, options)
+    seen = stages(model, board, options)
     if wanted not in seen:
         raise UsageError(f"no stage {wanted!r}", hint=suggest(wanted, seen) or f"one of {', '.join(seen)}")
     return print_module(seen[wanted])
+
+
+def _kernels(model: Path | ModelFile, board: Board, options: BuildOptions) -> str:
+    """The kernels of a build for a GPU with their launches, then what has none and why.
+
+    Raises:
+        UsageError: the build is not for a GPU.
+    """
+    listing = backend_for(board, options).listing
+    if listing is None or options.gpu is None:
+        raise UsageError("a build for the processor has no kernels", hint="--stage kernels --gpu opencl, or vulkan")
+    return listing(stages(model, board, options)["planned"], options.gpu)
 
 
 def memory(

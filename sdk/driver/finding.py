@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections import defaultdict
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
 from sdk.boards import board_names, load_board
 from sdk.devices.sources import Found, Trouble, look
+from sdk.driver.gpus import gpus
 from sdk.driver.machines import engine_of
+from sdk.driver.options import GPUS
 from sdk.errors import SdkError
 from sdk.installs import install_command, pip_command
 
@@ -35,7 +39,17 @@ class Attached:
 def attached(deadline_s: float | None = None) -> Attached:
     """All devices, within a time."""
     found, troubles = look() if deadline_s is None else look(deadline_s)
-    return Attached((*found, *_own()), tuple(troubles))
+    return Attached((*found, *_own(), *_gpus()), tuple(troubles))
+
+
+@lru_cache(maxsize=1)
+def _gpus() -> tuple[Found, ...]:
+    """The GPUs of this machine, by each interface that has any; drivers of a machine do not come and go."""
+    found = []
+    for interface in GPUS:
+        with contextlib.suppress(SdkError):  # no driver: sdk doctor says why
+            found += [Found(_HERE, "", f"--gpu {interface}: {line}", "free", ("host",)) for line in gpus(interface)]
+    return tuple(found)
 
 
 def _own() -> list[Found]:

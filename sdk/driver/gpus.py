@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from sdk.boards import load_board
+from sdk.driver.built import Built
+from sdk.driver.options import GPUS
 from sdk.errors import SdkError
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, target_for, toolchain_for
-from sdk.toolchains.cache import digest
+from sdk.toolchains.cache import CACHE_VARIABLE, cache_root, digest, private_folder
 
-__all__ = ["gpus"]
+__all__ = ["gpus", "interface_of", "kept_kernels"]
+
+KEEP: Final = "SDK_GPU_CACHE"  # agents keep in that folder what drivers have compiled for them
 
 TIMEOUT_S: Final = 20
+
+
+def interface_of(built: Built) -> str | None:
+    """The interface of GPUs that a build is for; None of one for the processor."""
+    return next((name for name in GPUS if f"sdk_rt_gpu_{name}.c" in built.sources.model), None)
+
+
+def kept_kernels(built: Built) -> Mapping[str, str]:
+    """The variable that tells an agent of a build where it may keep kernels; none of a build for the processor."""
+    if built.sources.backend != "gpu" or KEEP in os.environ:
+        return {}
+    return {KEEP: str(private_folder(cache_root() / "gpu", CACHE_VARIABLE))}
 
 
 def gpus(interface: str) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ from sdk.driver.agents import link_agent
 from sdk.driver.built import Built
 from sdk.driver.conditions import conditions, facts_of, remarks, runs_here
 from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
-from sdk.driver.execute import WARMUP, linked, prepare, resolve
+from sdk.driver.execute import GPU_NOTE, WARMUP, linked, prepare, resolve
+from sdk.driver.gpus import kept_kernels
 from sdk.driver.options import BuildOptions
 from sdk.driver.pinning import pinned
 from sdk.driver.session import open_session
@@ -73,7 +74,7 @@ def bench(
         while time.monotonic() - began < min_time_s and len(samples) < _MAX_SAMPLES and not counts:
             samples += session.run(number, dims=values, repeat=repeat).samples
         after, runs = now(), len(samples) + warmup + (first is not None)
-        told = tuple(remarks(before, after, samples))
+        told = (*session.notes(GPU_NOTE), *remarks(before, after, samples))
         return replace(
             _report(built, place, session, at, threads, samples), first=first, notes=told,
             conditions=conditions(before, after),
@@ -88,7 +89,7 @@ def bench(
             found = counts[PHASE_RUN]
             cycles = None if found.est_cycles is None else found.est_cycles / runs
             return replace(report, instructions=found.instructions / runs, est_cycles=cycles)
-    with open_session(device, place, agent) as session:
+    with open_session(device, place, agent, variables=kept_kernels(built)) as session:
         return work(session)
 
 
@@ -162,11 +163,14 @@ def bench_pair(
         )
     with contextlib.ExitStack() as stack:
         both = [linked(target, board, device, options) for target in targets]
-        alike = all(runs_here(device, place) and built.sources.threads == 1 for _, built, place in both)
+        alike = all(
+            runs_here(device, place) and built.sources.threads == 1 and built.sources.backend != "gpu"
+            for _, built, place in both
+        )
         sides = []
         for agent, built, place in both:
             with pinned() if alike else contextlib.nullcontext():
-                session = stack.enter_context(open_session(device, place, agent))
+                session = stack.enter_context(open_session(device, place, agent, variables=kept_kernels(built)))
             sides.append(_Side(session, built, place, *prepare(session, built, entry, at)))
         now = facts_of(device, sides[0].place, sides[0].session)
         sizes = [side.block_size() for side in sides]
@@ -182,7 +186,7 @@ def bench_pair(
         reports = []
         for side, samples, one in zip(sides, medians, first, strict=True):
             report = _report(side.built, side.place, side.session, at, options.threads, samples)
-            told = tuple(remarks(before, after, samples))
+            told = (*side.session.notes(GPU_NOTE), *remarks(before, after, samples))
             reports.append(replace(report, first=one, notes=told, conditions=conditions(before, after)))
     ratios = tuple(b / a if a else math.inf if b else 1.0 for a, b in zip(*medians, strict=True))
     return PairReport(reports[0], reports[1], ratios)

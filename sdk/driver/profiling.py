@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 from sdk.amounts import Amount
@@ -15,9 +16,10 @@ from sdk.devices.machine import MachineFacts
 from sdk.devices.messages import DeviceInfo, OpTicks
 from sdk.driver.agents import link_agent
 from sdk.driver.built import Built
-from sdk.driver.conditions import conditions, facts_of, remarks
+from sdk.driver.conditions import conditions, facts_of, remarks, runs_here
 from sdk.driver.counting import PHASE_OP, PHASE_RUN, Counts, can_count, counted, total
-from sdk.driver.execute import WARMUP, entry_name, prepare, resolve
+from sdk.driver.execute import GPU_NOTE, WARMUP, entry_name, prepare, resolve
+from sdk.driver.gpus import interface_of, kept_kernels
 from sdk.driver.options import BuildOptions
 from sdk.driver.peak import peak_of
 from sdk.driver.session import open_session
@@ -59,6 +61,7 @@ class _Measured:
     runs: int
     conditions: Json | None = None
     notes: tuple[str, ...] = ()
+    here: bool = False  # on this machine, in its time
 
 
 def profile(
@@ -91,9 +94,14 @@ def profile(
     elif place.emulator is not None and not place.emulator.timed and device is None:
         raise UsageError("instructions of several threads cannot be told apart", hint="profile with --threads 1")
     else:
-        with open_session(device, place, plain) as bare, open_session(device, place, clocked) as with_clocks:
+        kept = kept_kernels(built)
+        with (
+            open_session(device, place, plain, variables=kept) as bare,
+            open_session(device, place, clocked, variables=kept) as with_clocks,
+        ):
             now = facts_of(device, place, bare)
             found = _timed(bare, with_clocks, clocks, lambda session: prepare(session, built, entry, at), repeat, now)
+            found = replace(found, here=runs_here(device, place))
     return _report(built, place, options, name, found)
 
 
@@ -151,8 +159,9 @@ def _timed(
         whole.append(clocked.run(number, dims=values).samples[0])
         ops.append(_ticks(clocked, clocks))
     after, unit = now(), clocked.info.counter
+    said = bare.notes(GPU_NOTE)
     each = tuple((_median(unit, [run[k].ticks for run in ops]), ops[-1][k].calls) for k in range(len(ops[-1])))
-    told = tuple(remarks(before, after, plain))
+    told = (*said, *remarks(before, after, plain))
     measured = (clocked.info, dims, _median(unit, plain), _median(unit, whole), each, repeat)
     return _Measured(*measured, conditions(before, after), told)
 
@@ -177,7 +186,8 @@ def _report(
 ) -> ProfileReport:
     own = built.entries[entry]
     env = {var: found.dims[var.name] for var in own.dims}
-    peak = peak_of(place, options.threads)
+    interface = interface_of(built)
+    peak = peak_of(place, options.threads) if interface is None else _gpu_peak(interface, found)
     ops = []
     for fact in own.ops:
         cost, calls = found.ops[fact.index]
@@ -224,6 +234,14 @@ def _report(
         notes=(*_notes(found), *found.notes),
         conditions=found.conditions,
     )
+
+
+def _gpu_peak(interface: str, found: _Measured) -> Peak | None:
+    """That of this machine's GPU, where it was measured."""
+    if not found.here:
+        return None
+    measured: Callable[[str], Peak | None] = import_module("sdk.driver.gpu_peak").gpu_peak  # which loads the printers
+    return measured(interface)
 
 
 def _whole(count: float | None) -> int | None:

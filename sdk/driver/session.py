@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from sdk.boards import Board
@@ -26,10 +27,17 @@ _TIMEOUT_VARIABLE = "CROSSLEVEL_TIMEOUT"
 _DEADLINE_VARIABLE = "CROSSLEVEL_DEADLINE"
 
 
-def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorSpec | None = None) -> Session:
+def open_session(
+    uri: str | None,
+    board: Board,
+    agent: Path,
+    counting: EmulatorSpec | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Session:
     """A session with the agent: on this machine or the board's emulated target when ``uri`` is None; ``counting`` is
-    that target told to count. CROSSLEVEL_TIMEOUT (20; 100 where a limit of instructions ends what hangs) and
-    CROSSLEVEL_DEADLINE (600) say for how many seconds it may be silent, and work on what is asked.
+    that target told to count; ``variables`` are more of the environment of an agent here. CROSSLEVEL_TIMEOUT (20; 100
+    where a limit of instructions ends what hangs) and CROSSLEVEL_DEADLINE (600) say for how many seconds it may be
+    silent, and work on what is asked.
 
     Raises:
         NoDeviceError: the board can neither run here nor be emulated, and no device is given.
@@ -61,6 +69,7 @@ def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorS
             timeout_s=greeting_s or timeout_s,
             deadline_s=deadline_s,
             agent_for=agent_program,
+            variables=variables,
         )
 
     if uri.startswith(SERIAL) and board.flash:

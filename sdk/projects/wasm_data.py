@@ -7,10 +7,11 @@ from typing import Final
 
 from sdk.errors import BuildError
 
-__all__ = ["SplitModule", "split_module"]
+__all__ = ["SplitModule", "share_memory", "split_module"]
 
 _HEAD: Final = b"\0asm\1\0\0\0"
-_DATA, _DATA_COUNT = 11, 12  # sections
+_IMPORT, _DATA, _DATA_COUNT = 2, 11, 12  # sections
+_MEMORY, _BOUNDED, _SHARED = 2, 1, 3  # a kind of import; flags of its limits
 _I32_CONST, _END = 0x41, 0x0B
 
 
@@ -48,6 +49,31 @@ def split_module(linked: bytes) -> SplitModule:
         return SplitModule(bytes(kept), bytes(data), tuple(segments))
     except (IndexError, ValueError) as error:
         raise BuildError("the module's data cannot be taken out", why=str(error)) from error
+
+
+def share_memory(module: bytes) -> tuple[bytes, int, int]:
+    """A module whose one import is a memory of bounded size, which becomes one that threads share; the place of the
+    byte that says so (1: not shared), and how many pages of 64 KiB the memory has at first.
+
+    Raises:
+        BuildError: it is no such module.
+    """
+    try:
+        at = len(_HEAD)
+        while module[at] != _IMPORT:
+            size, at = _number(module, at + 1)
+            at += size
+        _, at = _number(module, at + 1)
+        count, at = _number(module, at)
+        for _ in range(2):  # the names of the module and of the memory
+            size, at = _number(module, at)
+            at += size
+        if (count, module[at], module[at + 1]) != (1, _MEMORY, _BOUNDED):
+            raise ValueError("its import is another")
+        pages, _ = _number(module, at + 2)
+    except (IndexError, ValueError) as error:
+        raise BuildError("the module imports no memory that threads could share", why=str(error)) from error
+    return module[: at + 1] + bytes([_SHARED]) + module[at + 2 :], at + 1, pages
 
 
 def _segments(body: bytes) -> list[tuple[int, bytes]]:

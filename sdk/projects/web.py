@@ -3,41 +3,31 @@ JavaScript has to know of the interface."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import structs
-
-from sdk.boards import Board
 from sdk.compiler.sym import Dim, Var, free_vars
 from sdk.compiler.sym.dim import Func
-from sdk.driver.artifact import build_libraries, build_sources
-from sdk.driver.built import Built, BuiltEntry
-from sdk.driver.targets import capabilities, target_of
+from sdk.driver.built import BuiltEntry
+from sdk.driver.targets import target_of
 from sdk.errors import BuildError, UsageError
 from sdk.projects.golden import golden_cases, golden_files
 from sdk.projects.interface import Entry, Port
 from sdk.projects.making import Added, Making
-from sdk.projects.wasm_data import split_module
+from sdk.projects.web_modules import web_modules
 from sdk.text import printable, wire_name
-from sdk.toolchains import Blob
 
 __all__ = ["js_dim", "web_files"]
 
-_VECTORS, _RELAXED = "simd128", "relaxed-simd"
-_FUSED: Final = "fma_f32x4("  # in the C of a model whose vectors of products are added in one operation
 _ARRAYS: Final = {
     "I8": "Int8Array", "U8": "Uint8Array", "I16": "Int16Array", "U16": "Uint16Array", "I32": "Int32Array",
     "U32": "Uint32Array", "I64": "BigInt64Array", "U64": "BigUint64Array", "F16": "Uint16Array",
     "F32": "Float32Array", "F64": "Float64Array", "BOOL": "Uint8Array",
 }  # fmt: skip
-_CODE: Final = r"^    {}_(\w+) = (-\d+),? +/\* (.*?) \*/"
 # The parts of the C compiler that a module may hold functions of, with the files of their licences beside it.
 _LICENCES: Final = {
     "zig.txt": "LICENSE", "musl.txt": "lib/libc/musl/COPYRIGHT", "wasi-libc.txt": "lib/libc/wasi/LICENSE",
@@ -60,8 +50,7 @@ def web_files(making: Making) -> Added:
             hint="leave --board out, or name one that extends the board of this kind of project",
         )  # fmt: skip
     m = built.sources.prefix
-    files, plain = _module(making, board, built, "")
-    relaxed = _relaxed(making, files)
+    files, plain, relaxed = web_modules(making)
     cases, tensors = golden_files(golden_cases(making.file, options, built))
     licences = _licences()
     web = {
@@ -80,76 +69,10 @@ def web_files(making: Making) -> Added:
     return Added(files, {"web": web, "model": printable(making.file.path.name)})  # in comments, which a newline ends
 
 
-def _module(making: Making, board: Board, built: Built, of: str) -> tuple[dict[str, str | Blob], dict[str, Any]]:
-    """The module of a build and its constants, files with ``of`` in their names; and what JavaScript has to know."""
-    m = built.sources.prefix
-    split = split_module(build_libraries(making.file, board, making.options)[f"{m}.wasm"].read_bytes())
-    module, data = Blob(split.module), Blob(split.data)
-    names = f"{m}{of}.wasm", f"{m}{of}.weights.bin"
-    told = {
-        "module": _file(names[0], module), "constants": _file(names[1], data),
-        "segments": [list(segment) for segment in split.segments], "context_bytes": built.report.context_bytes,
-        "engine": next((one for one in (_RELAXED, _VECTORS) if one in capabilities(board, making.options)), "scalar"),
-        **_memory(str(built.sources.model[f"{m}.h"]), m),
-    }  # fmt: skip
-    return {f"model/{names[0]}": module, f"model/{names[1]}": data}, told
-
-
-def _relaxed(making: Making, files: dict[str, str | Blob]) -> dict[str, Any] | None:
-    """A second module, whose files are added: for engines with relaxed vectors, which add products in one instruction.
-    None where the model adds none in vectors, or the board or the user wants no vectors, or has relaxed ones anyway.
-    """
-    board, zig = making.board, making.board.compilers.zig
-    if making.options.isa is not None or _VECTORS not in board.capabilities or _RELAXED in board.capabilities:
-        return None
-    core = structs.replace(board.core, capabilities=board.capabilities | {_RELAXED})
-    told = structs.replace(zig, cpu=f"{zig.cpu}+{_RELAXED.replace('-', '_')}")
-    faster = replace(board, cores=(core, *board.cores[1:]), compilers=structs.replace(board.compilers, zig=told))
-    built = build_sources(making.file, faster, making.options)
-    if not any(_FUSED in str(text) for text in built.sources.model.values()):
-        return None
-    added, known = _module(making, faster, built, ".relaxed")
-    own = known["constants"]["file"]
-    plain = next(name for name in files if name.endswith(".weights.bin"))
-    if files[plain] == added[f"model/{own}"]:
-        del added[f"model/{own}"]
-        known["constants"]["file"] = plain.removeprefix("model/")
-    files |= added
-    return known
-
-
-def _file(name: str, contents: Blob) -> dict[str, Any]:
-    return {"file": name, "bytes": len(contents), "sha256": hashlib.sha256(contents).hexdigest()}
-
-
 def _in_order(making: Making) -> list[Entry]:
     """The entries as the build has them."""
     by_name = {entry.name: entry for entry in making.entries}
     return [by_name[wire_name(own.name)] for own in making.built.entries.values()]
-
-
-def _memory(header: str, m: str) -> dict[str, Any]:
-    """What the header tells of memory and codes.
-
-    Raises:
-        BuildError: a tensor is where the JavaScript does not look for it.
-    """
-    macro = m.upper()
-
-    def number(name: str) -> int:
-        found = re.search(rf"^#define {macro}_{name} (\d+)u", header, re.MULTILINE)
-        if found is None:
-            raise BuildError(f"the header of {m} does not tell {name}")
-        return int(found[1])
-
-    if re.search(rf"\b{m}(_\w+)?_(in|out)_\w+\(", header):
-        raise BuildError("an input or output has its place in the arena, where the page's code does not look for it")
-    codes = re.findall(_CODE.format(macro), header, re.MULTILINE)
-    return {
-        "state": [number("STATE_BYTES"), number("STATE_ALIGN")],
-        "arena": [number("ARENA_BYTES"), number("ARENA_ALIGN")],
-        "codes": {code: [name, text] for name, code, text in codes if name.startswith("E_") and int(code) > -16},
-    }  # fmt: skip
 
 
 def _bound(glue: str, m: str) -> list[int]:

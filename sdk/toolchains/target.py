@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from sdk.boards import Board
@@ -26,6 +27,8 @@ _X86 = {
     "avx512fp16": ("avx512fp16", "-mavx512fp16"),
 }
 _BASE = {"x86_64": "x86_64", "aarch64": "generic", "arm": "generic+v7a+vfp3d16", "riscv64": "baseline_rv64"}
+# What engines have beyond the first vectors, and the C library for them need not use: it is built once for all of them.
+_LIBRARY = re.compile(r"\+(relaxed_simd|atomics|bulk_memory)\b")
 _AARCH64 = {
     "dotprod": ("dotprod", "dotprod"),
     "fp16": ("fullfp16", "fp16"),
@@ -108,7 +111,7 @@ def target_for(board: Board, objective: str = "time", *, rolled: bool = False, g
         gcc_flags = (*gcc_flags, *native_flags)
     # on Linux one C library for all processors of an architecture: zig takes most of a minute to build it
     shared = compilers.zig.cpu == "native" or "linux" in compilers.zig.target
-    link_cpu = _BASE.get(board.core.arch, "baseline") if shared else zig_cpu
+    link_cpu = _BASE.get(board.core.arch, "baseline") if shared else _LIBRARY.sub("", zig_cpu)
     return Target(
         zig_target=compilers.zig.target,
         zig_cpu=zig_cpu,

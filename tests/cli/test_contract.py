@@ -108,7 +108,7 @@ class Driver:
 
     def run(self, *args: Any) -> SimpleNamespace:
         self._record("run", args, {})
-        return self._report({"model": args[0].stem, "board": "host", "at": args[4]}, outputs=self.outputs)
+        return self._report({"model": args[0].stem, "board": "host", "at": args[4]}, outputs=self.outputs, notes=())
 
     def bench(self, *args: Any, **more: Any) -> SimpleNamespace:
         self._record("bench", args, more)
@@ -125,7 +125,7 @@ class Driver:
     def verify(self, *args: Any) -> SimpleNamespace:
         self._record("verify", args, {})
         data = {"model": "m", "board": "host", **MATCH, "passed": self.passed}
-        return self._report(data, compared_with="interp (engine numpy)")
+        return self._report(data, compared_with="interp (engine numpy)", notes=())
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from tests.gpu.work import called
 
 VENDORS = "/etc/OpenCL/vendors"
 LOADER = "libOpenCL.so.1"
+DRIVERS = ":".join(map(str, Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json")))
 
 
 def process(environment: dict[str, str]) -> ProcessPoolExecutor:
@@ -82,6 +83,32 @@ def lying(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         path = empty if lie == "none" else folder
         vendors = str(empty) if lie == "nothing" else VENDORS
         told = {"LD_LIBRARY_PATH": str(path), "REAL_OPENCL": real, "LIE": lie, "OCL_ICD_VENDORS": vendors}
+        with process(told) as pool:
+            return in_process(pool, function, *given)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def lavapipe() -> Iterator[Callable[..., Any]]:
+    """Calls a function in a process where Vulkan is lavapipe."""
+    assert DRIVERS, "lavapipe is missing: install the Debian package mesa-vulkan-drivers"
+    with process({"VK_ICD_FILENAMES": DRIVERS}) as pool:
+        yield lambda function, *given: in_process(pool, function, *given)
+
+
+@pytest.fixture(scope="session")
+def lying_vulkan(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """``lying_vulkan(lie, function, ...)``: the same where the Vulkan library lies; "none": there is none, "nothing":
+    there is no device."""
+    folder, real = shim(tmp_path_factory, "lying_vulkan.c", "libvulkan.so.1")
+    empty = tmp_path_factory.mktemp("empty")
+    for name in ("libvulkan.so.1", "libvulkan.so"):
+        (empty / name).write_text("no library")
+
+    def call(lie: str, function: Callable[..., Any], *given: Any) -> Any:
+        path, drivers = (empty if lie == "none" else folder), (str(empty) if lie == "nothing" else DRIVERS)
+        told = {"LD_LIBRARY_PATH": str(path), "REAL_VULKAN": real, "LIE": lie, "VK_ICD_FILENAMES": drivers}
         with process(told) as pool:
             return in_process(pool, function, *given)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sdk.driver import BuildOptions
 
 SHIM = """
+#include <stdio.h>
+#include <stdlib.h>
 #include "NAME.h"
 #include "sdk_rt.h"
 extern const sdk_rt_model_t ENTRY_rt_model;
@@ -36,7 +38,13 @@ int test_open(void)
     static char message[512];
     int status = gpu == NULL ? sdk_gpu_open_DRIVER(-1, &gpu, message) : 0;
     const char *from = message;
+    static char folder[4096];
+    const char *const wanted = getenv("TEST_KEEP_IN");
     text[0] = 0;
+    if (gpu != NULL && wanted != NULL) {
+        snprintf(folder, sizeof folder, "%s", wanted);
+        sdk_gpu_keep_in(gpu, folder);
+    }
     if (status == 0) {
         status = NAME_init_gpu(test_self(), gpu, told);
         from = gpu->message;

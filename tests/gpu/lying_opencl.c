@@ -1,7 +1,7 @@
 /* An OpenCL library between a program and the real one, which lies as LIE says: "kernel=NAME" (that kernel's results are
    off), "build=NAME" (it does not compile), "limits" (groups of one item, little memory to share), "lost" (the fourth wait
    finds the device gone), "memory" (no buffer is to be had), "times" (there are no time stamps), "buffers" (small ones
-   only). */
+   only), "crash=NAME" (compiling that kernel ends the program), "binary" (no compiled program is taken). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -49,6 +49,7 @@ FORWARD(object_t, clCreateContext, (const intptr_t *p, uint32_t n, const object_
 FORWARD(object_t, clCreateCommandQueue, (object_t c, object_t d, uint64_t p, int32_t *e), (c, d, p, e))
 FORWARD(object_t, clCreateProgramWithSource, (object_t c, uint32_t n, const char **t, const size_t *l, int32_t *e), (c, n, t, l, e))
 FORWARD(int32_t, clGetProgramBuildInfo, (object_t p, object_t d, uint32_t w, size_t n, void *o, size_t *s), (p, d, w, n, o, s))
+FORWARD(int32_t, clGetProgramInfo, (object_t p, uint32_t w, size_t n, void *o, size_t *s), (p, w, n, o, s))
 FORWARD(int32_t, clSetKernelArg, (object_t k, uint32_t i, size_t n, const void *v), (k, i, n, v))
 FORWARD(int32_t, clEnqueueWriteBuffer, (object_t q, object_t b, uint32_t w, size_t o, size_t n, const void *d, uint32_t c, const object_t *l, object_t *e), (q, b, w, o, n, d, c, l, e))
 FORWARD(int32_t, clEnqueueReadBuffer, (object_t q, object_t b, uint32_t w, size_t o, size_t n, void *d, uint32_t c, const object_t *l, object_t *e), (q, b, w, o, n, d, c, l, e))
@@ -77,17 +78,30 @@ object_t clCreateKernel(object_t program, const char *name, int32_t *error)
 int32_t clBuildProgram(object_t program, uint32_t n, const object_t *devices, const char *options, void (*f)(void), void *u)
 {
     REAL(int32_t, "clBuildProgram", (object_t, uint32_t, const object_t *, const char *, void (*)(void), void *));
-    const char *const name = lie("build");
+    const char *const crashing = lie("crash"), *const name = crashing != NULL ? crashing : lie("build");
     if (name != NULL) {
         static char text[1 << 20];
         void *const where = real("clGetProgramInfo");
         int32_t (*info)(object_t, uint32_t, size_t, void *, size_t *);
         memcpy((void *)&info, &where, sizeof info);
         if (info(program, 0x1164u, sizeof text, text, NULL) == 0 && strstr(text, name) != NULL) {
+            if (crashing != NULL) {
+                abort();
+            }
             return -11;
         }
     }
     return to(program, n, devices, options, f, u);
+}
+
+object_t clCreateProgramWithBinary(object_t c, uint32_t n, const object_t *d, const size_t *sizes, const uint8_t **data, int32_t *each, int32_t *error)
+{
+    REAL(object_t, "clCreateProgramWithBinary", (object_t, uint32_t, const object_t *, const size_t *, const uint8_t **, int32_t *, int32_t *));
+    if (lie("binary") != NULL) {
+        *error = -42;
+        return NULL;
+    }
+    return to(c, n, d, sizes, data, each, error);
 }
 
 int32_t clEnqueueNDRangeKernel(object_t q, object_t k, uint32_t dims, const size_t *offset, const size_t *items,

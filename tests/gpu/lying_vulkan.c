@@ -1,7 +1,7 @@
 /* A Vulkan library between a program and the real one, which lies as LIE says: "kernel=N" (what dispatches of the N-th
    pipeline write is lost), "build=N" (the N-th pipeline is not made), "limits" (groups of one item), "types" (no bytes
    and no 64-bit integers in kernels), "times" (no time stamps), "memory" (none is to be had), "lost=N" (the N-th wait
-   finds the device gone), "old" (Vulkan 1.0). */
+   finds the device gone), "old" (Vulkan 1.0), "crash=N" (making the N-th pipeline ends the program). */
 #define _GNU_SOURCE
 #include "sdk_rt_gpu_vulkan_api.h"
 
@@ -100,6 +100,9 @@ static int lying_pipelines(vk_obj_t device, vk_handle_t cache, uint32_t count, c
     REAL(state.device, device, "vkCreateComputePipelines", int,
          (vk_obj_t, vk_handle_t, uint32_t, const vk_pipeline_info_t *, const void *, vk_handle_t *));
     int number = ++state.pipelines;
+    if (is("crash", number)) {
+        abort();
+    }
     if (is("build", number)) {
         *out = 0u;
         return -3;

@@ -7,15 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sdk.boards import load_board
 from sdk.codegen_c.gpu import scratch
 from sdk.codegen_c.gpu.grid import kernels_of
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Alloc, For
 from sdk.compiler.ir.walk import walk
-from sdk.driver import BuildOptions
-from sdk.driver.generate import generate
-from sdk.driver.job import job_of
 from tests.gpu.kernels import SAMPLES, given, plain
 from tests.gpu.work import compare, model
 from tests.ops.op_samples import concrete, environments
@@ -48,13 +44,6 @@ def test_every_step_runs_on_the_device(pocl, text: str, gpu: str, tmp_path: Path
     assert max(max(one) for one in apart) <= 1e-5
     assert min(min(one) for one in apart) >= 0
     assert recorded == (3, 3)
-
-
-def test_nothing_of_them_is_left_to_the_processor(tmp_path: Path) -> None:
-    for text in (ROWS, LONG):
-        files = generate(job_of(model(text, tmp_path), load_board("host"), BuildOptions(gpu="vulkan"))).sources.model
-        assert "as C" not in str(files["net_gpu.c"])
-        assert "as C: " not in str(files["net.c"])
 
 
 def test_fewer_items_do_all_rows_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:

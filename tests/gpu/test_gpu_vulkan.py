@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.gpu.conftest import in_process, process, shim
+from tests.gpu.conftest import DRIVERS, in_process, process
 from tests.gpu.work import MIXED, STATES, compare, model, statuses
 
 VULKAN = {"gpu": "vulkan"}
-DRIVERS = ":".join(map(str, Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json")))
 CHECKED = {
     "VK_ICD_FILENAMES": DRIVERS,
     "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
@@ -23,32 +20,6 @@ MODELS = (
     "ad01_int8", "kws_ref_model", "micro_speech_quantized", "person_detect", "pretrainedResnet_quant", "vww_96_int8",
     "okay_nabu", "wake_vad", "str_ww_ref_model",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def lavapipe() -> Iterator[Callable[..., Any]]:
-    """Calls a function in a process where Vulkan is lavapipe."""
-    assert DRIVERS, "lavapipe is missing: install the Debian package mesa-vulkan-drivers"
-    with process({"VK_ICD_FILENAMES": DRIVERS}) as pool:
-        yield lambda function, *given: in_process(pool, function, *given)
-
-
-@pytest.fixture(scope="module")
-def lying(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """``lying(lie, function, ...)``: the same where the Vulkan library lies; "none": there is none, "nothing": there
-    is no device."""
-    folder, real = shim(tmp_path_factory, "lying_vulkan.c", "libvulkan.so.1")
-    empty = tmp_path_factory.mktemp("empty")
-    for name in ("libvulkan.so.1", "libvulkan.so"):
-        (empty / name).write_text("no library")
-
-    def call(lie: str, function: Callable[..., Any], *given: Any) -> Any:
-        path, drivers = (empty if lie == "none" else folder), (str(empty) if lie == "nothing" else DRIVERS)
-        told = {"LD_LIBRARY_PATH": str(path), "REAL_VULKAN": real, "LIE": lie, "VK_ICD_FILENAMES": drivers}
-        with process(told) as pool:
-            return in_process(pool, function, *given)
-
-    return call
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +73,8 @@ def test_the_layers_have_nothing_to_say_of_a_model(mixed: Path, capfd: pytest.Ca
         ("times", ""),
     ],
 )
-def test_a_driver_that_lies_makes_no_wrong_results(lying, lie: str, said: str, mixed: Path) -> None:
-    status, told, apart, _ = lying(lie, compare, mixed, mixed.parent, [{"n": n} for n in (1, 70, 12)], VULKAN)
+def test_a_driver_that_lies_makes_no_wrong_results(lying_vulkan, lie: str, said: str, mixed: Path) -> None:
+    status, told, apart, _ = lying_vulkan(lie, compare, mixed, mixed.parent, [{"n": n} for n in (1, 70, 12)], VULKAN)
     assert status == 0
     assert said in told if said else told == ""
     assert min(min(one) for one in apart) >= 0
@@ -111,10 +82,10 @@ def test_a_driver_that_lies_makes_no_wrong_results(lying, lie: str, said: str, m
 
 
 @pytest.mark.models
-def test_a_device_without_bytes(lying, models: Path, tmp_path: Path) -> None:
+def test_a_device_without_bytes(lying_vulkan, models: Path, tmp_path: Path) -> None:
     """What reads or writes them runs as C, and is right."""
     path = models / "hello_world_int8.tflite"
-    status, told, apart, _ = lying("types", compare, path, tmp_path, [{}], VULKAN)
+    status, told, apart, _ = lying_vulkan("types", compare, path, tmp_path, [{}], VULKAN)
     assert status == 0
     assert "it asks for more than the device has" in told
     assert apart == [[0.0]]
@@ -130,7 +101,7 @@ def test_a_device_without_bytes(lying, models: Path, tmp_path: Path) -> None:
         ("lost=2", -10, "VkResult -4"),
     ],
 )
-def test_what_fails_is_a_status_with_words(lying, lie: str, status: int, said: str, mixed: Path) -> None:
-    got, told, _, _ = lying(lie, statuses, mixed, mixed.parent, 0, VULKAN)
+def test_what_fails_is_a_status_with_words(lying_vulkan, lie: str, status: int, said: str, mixed: Path) -> None:
+    got, told, _, _ = lying_vulkan(lie, statuses, mixed, mixed.parent, 0, VULKAN)
     assert got == status
     assert said in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -125,3 +126,62 @@ def statuses(
     if status == 0:
         after = [host.run(drawn(host, k, {}), {})[0] for k in range(runs)]
     return status, told, after, host.message
+
+
+def converse(path: Path, folder: Path, prompt: int, steps: int, options: dict[str, Any]):
+    """A decoder's prefill of a prompt and steps after it, on the device and on the processor: (status, what was said,
+    the largest difference of each, recordings)."""
+    host = hosted(path, folder, **options)
+    status = host.open()
+    if status != 0:
+        return status, host.told, [], 0
+    ids = np.random.default_rng(3).integers(0, 96, prompt + steps)
+
+    def talk() -> list[np.ndarray]:
+        entries = ("prefill", {"n": prompt}, ids[:prompt]), *(
+            ("decode", {"pos": k}, ids[k : k + 1]) for k in range(prompt, prompt + steps)
+        )
+        found = [host.run({"ids": given}, dims, entry) for entry, dims, given in entries]
+        assert all(one == 0 for one, _ in found)
+        return [out["logits"] for _, out in found]
+
+    got, recorded, told = talk(), host.recorded, host.told
+    host.close()
+    assert host.first.call("reset") == 0
+    return status, told, [_apart(a, b) for a, b in zip(got, talk(), strict=True)], recorded
+
+
+def kept(path: Path, folder: Path, keep: Path, options: dict[str, Any]) -> tuple[int, str, list[list[float]]]:
+    """A model put on the device with its kernels kept in ``keep``: status, what was said, differences."""
+    os.environ["TEST_KEEP_IN"] = str(keep)
+    host = hosted(path, folder, **options)
+    status = host.open()
+    if status != 0:
+        return status, host.told, []
+    told = host.told
+    host.first.call("reset")
+    return status, told, both(host, [(drawn(host, 1, {"n": 12}), {"n": 12})])
+
+
+def damaged(path: Path, folder: Path, keep: Path, count: int, options: dict[str, Any]) -> list[Any]:
+    """What is wrong after each of ``count`` damages to what is kept of a model."""
+    kept(path, folder, keep, options)
+    (file,) = keep.glob("*.gpu")
+    whole, rng, wrong = file.read_bytes(), np.random.default_rng(5), []
+    for k in range(count):
+        data = bytearray(whole)
+        at = int(rng.integers(0, len(data)) if k % 2 else rng.integers(0, min(len(data), 120)))
+        match k % 4:
+            case 0 | 1:
+                data[at] ^= 1 << int(rng.integers(0, 8))
+            case 2:
+                del data[at:]
+            case 3:
+                data += bytes(at)
+        file.write_bytes(data)
+        got = kept(path, folder, keep, options)
+        if got[0] != 0 or got[1] or max(got[2][0]) > 1e-4 or len(file.read_bytes()) < len(whole) // 2:
+            wrong.append((k, at, got))
+        if [one.name for one in keep.iterdir()] != [file.name]:
+            wrong.append((k, sorted(keep.iterdir())))
+    return wrong

@@ -21,7 +21,7 @@ from sdk.cli import run_command
 from sdk.compiler.sym import Var, evaluate
 from sdk.compiler.sym.text import parse_dim
 from sdk.errors import BuildError
-from sdk.projects.wasm_data import split_module
+from sdk.projects.wasm_data import share_memory, split_module
 from sdk.projects.web import js_dim
 from sdk.text import GENERATED
 
@@ -98,6 +98,16 @@ await both.run({ image: real }, { entry: 'x' });
 await both.reset();
 model.dispose();
 """
+# A helper that traps at a run, as the pool counts it: its gate is the word that has the high bit meanwhile.
+TRAPPED = """
+    const words = new Int32Array(memory.buffer);
+    const open = 1 << 31;
+    const most = exports.__heap_base.value >> 2;
+    for (let gate = 0; ; gate = (gate + 1) % most) {
+      if (words[gate] === open && Atomics.compareExchange(words, gate, open, open + 1) === open) break;
+    }
+    throw new Error('a trap');
+"""
 STREAM = """module m imported
 
 state @seen: f32[2] = 0
@@ -172,6 +182,64 @@ def several(path: Path) -> Path:
     graph = helper.make_graph(nodes, "g", *told, [numpy_helper.from_array(weights, "w")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
+
+
+def layers(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Writes a model of two products with an open size, large enough that threads share them; gives its constants."""
+    rng = np.random.default_rng(0)
+    first, second = (rng.standard_normal(shape).astype(np.float32) / 16 for shape in ((256, 512), (512, 64)))
+    nodes = [
+        helper.make_node("MatMul", ["x", "first"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "second"], ["y"]),
+    ]  # fmt: skip
+    ends = ("x", ["n", 256]), ("y", ["n", 64])
+    told = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name, shape in ends]
+    constants = [numpy_helper.from_array(first, "first"), numpy_helper.from_array(second, "second")]
+    graph = helper.make_graph(nodes, "g", *told, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return first, second
+
+
+def test_threads_share_runs(make: Any, tmp_path: Path) -> None:
+    """Bit for bit what one thread gives, at sizes that are shared and at one that is not; the memory grows meanwhile. A
+    run ends where a thread that shares it does."""
+    first, second = layers(tmp_path / "layers.onnx")
+    out = make(tmp_path / "layers.onnx", "--dim", "n=1:128", "--threads", "3")
+    xs = [np.random.default_rng(n).standard_normal((n, 256)).astype(np.float32) for n in (1, 40, 128, 97)]
+    runs = [{"what": "run", "inputs": given(x=x), "options": {"dims": {"n": len(x)}}} for x in xs]
+    found = {}
+    for threads, worker in ((1, True), (3, True), (3, False)):
+        load = {"what": "load", "options": {"threads": threads, "worker": worker}}
+        _, *said = calls(out, load, *runs, *runs[:2], {"what": "memoryBytes"})
+        found[threads, worker] = [outputs(one)["y"] for one in said[:-1]]
+    for results in found.values():
+        for got, one, x in zip(results, found[1, True], [*xs, *xs[:2]], strict=True):
+            np.testing.assert_array_equal(got, one)
+            np.testing.assert_allclose(got, np.maximum(x @ first, 0) @ second, rtol=0, atol=1e-4)
+    assert threads_of(out) == {1: 1, 2: 2, 3: 3, 9: 3}
+    (wrong,) = calls(out, {"what": "load", "options": {"threads": 0}})
+    assert (wrong["code"], "threads is 0" in wrong["text"]) == ("E_INPUT", True)
+    session = out / "model" / "session.js"
+    session.write_text(session.read_text().replace("exports.sdk_rt_web_help(worker);", TRAPPED))
+    _, *said = calls(out, {"what": "load", "options": {"threads": 2}}, *[runs[2]] * 100)
+    codes = [one.get("code") for one in said]
+    assert codes[-1] == "E_TRAP"
+    assert set(codes[codes.index("E_TRAP") :]) == {"E_TRAP"}
+
+
+def threads_of(package: Path) -> dict[int, int]:
+    """How many threads a model runs in, by how many are asked for."""
+    source = """const { load } = await import('./model/node.js');
+    const found = {};
+    for (const threads of [1, 2, 3, 9]) {
+      const model = await load({ threads });
+      found[threads] = model.threads;
+      model.dispose();
+    }
+    console.log(JSON.stringify(found));"""
+    line = ["node", "--input-type=module", "-e", source]
+    done = subprocess.run(line, cwd=package, capture_output=True, text=True, check=True, timeout=120)
+    return {int(threads): count for threads, count in json.loads(done.stdout).items()}
 
 
 def test_results_are_those_of_the_host(make: Any) -> None:
@@ -354,6 +422,14 @@ def test_modules_that_are_none() -> None:
     for wrong in (b"\x01\x01\x0b\x00", b"\x01\x00\x41\x00\x0b\x09", b"\x01\x00\x41\x00"):
         with pytest.raises(BuildError, match="the module's data cannot be taken out"):
             split_module(b"\0asm\1\0\0\0\x0b" + bytes([len(wrong)]) + wrong)
+
+
+def test_modules_without_a_memory_to_share() -> None:
+    for imports in (b"\x01\x00", b"\x02\x06\x01\x01a\x01b\x00\x00", b"\x02\x07\x01\x01a\x01b\x02\x00\x02", b""):
+        with pytest.raises(BuildError, match="imports no memory that threads could share"):
+            share_memory(b"\0asm\1\0\0\0" + imports)
+    module = b"\0asm\1\0\0\0\x01\x01\x00\x02\x08\x01\x01a\x01b\x02\x01\x05\x09"
+    assert share_memory(module) == (module[:19] + b"\3" + module[20:], 19, 5)
 
 
 def test_a_worker_that_ended(make: Any) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 from browsers import LONG, LOOKS, look, said
 from onnx import TensorProto, helper
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
-from web_pages import golden, press, served, text, until
+from test_web import layers
+from web_pages import golden, plainly_served, press, ran, served, text, until
 
 from sdk.cli import run_command
 
@@ -39,6 +41,26 @@ return [...document.querySelectorAll('body *')].filter(e => e.checkVisibility() 
   const [a, b] = [lum(getComputedStyle(e).color), lum(behind(e))].sort((x, y) => y - x);
   return [(a + 0.05) / (b + 0.05), e.tagName, e.textContent.slice(0, 40)];
 }).filter(([ratio]) => ratio < 4.5);
+"""
+# What is wrong with how a page is built: language, title, headings, landmarks, identifiers, sizes of what is pressed.
+BUILT = """
+const shown = (what) => [...document.querySelectorAll(what)].filter(e => e.checkVisibility());
+const heads = shown('h1, h2, h3, h4').map(e => Number(e.tagName[1]));
+const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+const boxes = shown('button, select, input').map(e => e.getBoundingClientRect());
+const small = boxes.filter(({ width, height }) => Math.min(width, height) < 24);
+const broken = shown('[aria-labelledby]').filter(e => !ids.includes(e.getAttribute('aria-labelledby')));
+const faults = {
+  language: document.documentElement.lang === 'en', title: document.title.length > 0,
+  scalable: !/user-scalable|maximum-scale/.test(document.querySelector('meta[name=viewport]').content),
+  first: heads[0] === 1 && heads.filter(level => level === 1).length === 1,
+  levels: heads.every((level, k) => k === 0 || level <= heads[k - 1] + 1),
+  landmarks: ['header', 'main', 'footer'].every(tag => document.querySelectorAll(`body > ${tag}`).length === 1),
+  ids: new Set(ids).size === ids.length, large: small.length === 0, labelled: broken.length === 0,
+  alternatives: [...document.images].every(e => e.hasAttribute('alt')),
+  order: document.querySelectorAll('[tabindex]:not([tabindex="0"]):not([tabindex="-1"])').length === 0,
+};
+return Object.keys(faults).filter(name => !faults[name]);
 """
 FORGET = "caches.keys().then(k => Promise.all(k.map(n => caches.delete(n)))).then(arguments[0])"
 CAMERA = """
@@ -84,6 +106,7 @@ def test_the_page_of_an_image_model(browser: webdriver.Chrome, tmp_path: Path, n
             content, inner = browser.execute_script(WIDE)
             assert (inner, content <= inner) == (size[0], True), f"{content} wide"
             assert browser.execute_script(FAINT) == [], scheme
+            assert browser.execute_script(BUILT) == []
         assert browser.execute_script(UNNAMED) == []
         names = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
         hosts = {name.split("/")[2] for name in names if not name.startswith(("blob:", "data:"))}
@@ -132,6 +155,7 @@ def test_the_page_of_two_entries(browser: webdriver.Chrome, tmp_path: Path, need
         press(browser, "run")
         until(browser, "error", "E_DIM: batch is 5, it must be in 1..4")
         assert browser.execute_script(UNNAMED) == []
+        assert browser.execute_script(BUILT) == []
         assert said(browser) == []
 
 
@@ -155,3 +179,24 @@ def test_the_microphone_of_a_model_of_sound(browser: webdriver.Chrome, tmp_path:
         until(browser, "outputs", "loud []")
         assert 0 < float(browser.execute_script("return document.querySelector('pre').textContent")) <= 1.1
         assert said(browser) == []
+
+
+def test_threads_in_a_page(browser: webdriver.Chrome, tmp_path: Path, need_tool) -> None:
+    """Two where the server isolates the page, one where it does not: the same results."""
+    need_tool("node")
+    first, second = layers(tmp_path / "layers.onnx")
+    line = ["new", "web", str(tmp_path / "layers.onnx"), "--dim", "n=1:64", "--threads", "2"]
+    assert run_command([*line, "-o", str(tmp_path / "p")]) == 0
+    x = np.random.default_rng(1).standard_normal((64, 256)).astype(np.float32)
+    found = {}
+    for isolated, server in ((True, served), (False, plainly_served)):
+        with server(tmp_path / "p") as address:
+            browser.get(address)
+            until(browser, "status", "Ready")
+            assert browser.execute_script("return crossOriginIsolated") == isolated
+            until(browser, "engine", "2 threads" if isolated else "one thread")
+            golden(browser)
+            ((found[isolated],),) = ran(browser, ({"x": x}, {"n": 64}))
+            assert said(browser) == []
+    np.testing.assert_array_equal(found[True], found[False])
+    np.testing.assert_allclose(found[True], np.maximum(x @ first, 0) @ second, rtol=0, atol=1e-4)

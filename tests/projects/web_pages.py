@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 from browsers import LONG
@@ -44,6 +47,20 @@ def served(folder: Path, port: str = "0") -> Iterator[str]:
         server.kill()
         server.wait()
         server.stdout.close()
+
+
+@contextmanager
+def plainly_served(folder: Path) -> Iterator[str]:
+    """The address of the page, from a server that says nothing but what is in its files."""
+    with ThreadingHTTPServer(("localhost", 0), partial(_Silent, directory=str(folder))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_address[1]}/"
+        server.shutdown()
+
+
+class _Silent(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 def text(browser: webdriver.Chrome, identifier: str) -> str:

@@ -107,7 +107,8 @@ typedef struct {
     void (*free_buffer)(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer);
     int (*write)(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, const void *data, uint64_t bytes);
     int (*read)(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, void *data, uint64_t bytes);
-    int (*kernels)(sdk_gpu_t *gpu, const sdk_gpu_code_t *codes, uint32_t count, sdk_gpu_kernel_t *out);
+    int (*kernel)(sdk_gpu_t *gpu, const sdk_gpu_code_t *code, const void *kept, size_t bytes, sdk_gpu_kernel_t *out);
+    int (*binary)(sdk_gpu_t *gpu, sdk_gpu_kernel_t kernel, void *out, size_t *bytes);
     void (*free_kernel)(sdk_gpu_t *gpu, sdk_gpu_kernel_t kernel);
     int (*recording)(sdk_gpu_t *gpu, uint32_t dispatches, int timed, sdk_gpu_recording_t **out);
     void (*free_recording)(sdk_gpu_t *gpu, sdk_gpu_recording_t *recording);
@@ -128,6 +129,8 @@ struct sdk_gpu {
     sdk_gpu_limits_t limits;
     sdk_gpu_device_t device;
     char message[512]; /* of the last status that was not SDK_GPU_OK */
+    const char *folder; /* where models keep what drivers have compiled, and verdicts; NULL: nowhere */
+    uint64_t (*now)(void); /* ns of a clock; not NULL: models that are put on the device have each of their steps timed */
 };
 
 /* Which devices there are: up to `most` into out and limits (either may be NULL), how many in all into count. SDK_GPU_OK
@@ -151,10 +154,24 @@ void sdk_gpu_free_buffer(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer);
 int sdk_gpu_write(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, const void *data, uint64_t bytes);
 int sdk_gpu_read(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, void *data, uint64_t bytes);
 
+/* Where models that are put on the device from now on keep their kernels as the driver has compiled them, and which of
+   them were proved: a folder that is there and that nobody else writes to, for what is kept is code. The text must stay.
+   NULL, as at first: nothing is read or written. Files of other devices, drivers or programs are not read, damaged ones
+   are thrown away. */
+void sdk_gpu_keep_in(sdk_gpu_t *gpu, const char *folder);
+
 /* Compiles kernels. out[k] is 0 for one that the driver does not compile or that asks for more than the device has; the
    status is then the first such one's (SDK_GPU_E_BUILD, SDK_GPU_E_LIMIT), and the others are of use. */
 int sdk_gpu_kernels(sdk_gpu_t *gpu, const sdk_gpu_code_t *codes, uint32_t count, sdk_gpu_kernel_t *out);
 void sdk_gpu_free_kernel(sdk_gpu_t *gpu, sdk_gpu_kernel_t kernel);
+
+/* One kernel, from what sdk_gpu_binary told of it where `kept` is not NULL: SDK_GPU_E_BUILD where the driver does not take
+   that. */
+int sdk_gpu_kernel(sdk_gpu_t *gpu, const sdk_gpu_code_t *code, const void *kept, size_t bytes, sdk_gpu_kernel_t *out);
+
+/* A kernel as this driver has compiled it, of use to this driver and device alone: up to *bytes of it, and *bytes are how
+   many these are; with out NULL how many there are at most. Needs sdk_gpu_keep_in before the kernel was made. */
+int sdk_gpu_binary(sdk_gpu_t *gpu, sdk_gpu_kernel_t kernel, void *out, size_t *bytes);
 
 /* Room for a recording of so many dispatches; with `timed` each is timed. It may be recorded anew. */
 int sdk_gpu_recording(sdk_gpu_t *gpu, uint32_t dispatches, int timed, sdk_gpu_recording_t **out);

@@ -40,6 +40,8 @@ typedef struct {
 typedef struct {
     uint32_t first_operand, first_number, first_dispatch;
     uint16_t operands, numbers, dispatches;
+    const char *name; /* what it computes */
+    const char *why;  /* why it has no kernel; NULL where it has */
 } sdk_gpu_step_t;
 
 /* An input or output, at places[place], of elements of a kind: 'f', 'i', 'u' or 'b' and bytes. */
@@ -88,14 +90,14 @@ typedef struct {
 } sdk_gpu_plans_t;
 
 /* Why a kernel does not run on the device. */
-enum { SDK_GPU_RUNS = 0, SDK_GPU_NOT_BUILT = 1, SDK_GPU_OVER_LIMITS = 2, SDK_GPU_DIFFERS = 3 };
+enum { SDK_GPU_RUNS = 0, SDK_GPU_NOT_BUILT = 1, SDK_GPU_OVER_LIMITS = 2, SDK_GPU_DIFFERS = 3, SDK_GPU_CRASHED = 4 };
 
 typedef struct sdk_gpu_model sdk_gpu_model_t;
 
 /* Puts a model on a device: compiles its kernels, proves them with one run of each entry, copies constants and state. All
    that later runs need is made here. arena and state are the host's: the
    former is left as it was, the latter is put to its start. `told`, which may be NULL, is called with a line of
-   text for each kernel that does not run on the device. */
+   text for each kernel that does not run on the device, and for each step that has none. */
 int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self, uint8_t *arena, uint64_t arena_bytes,
                        uint8_t *state, uint64_t state_bytes, void (*told)(const char *line), sdk_gpu_model_t **out);
 
@@ -107,6 +109,10 @@ int sdk_gpu_model_run(sdk_gpu_model_t *model, uint32_t entry, const void *dims);
 
 /* The state of the host has changed: the next run begins with it. */
 void sdk_gpu_model_state_changed(sdk_gpu_model_t *model);
+
+/* What the device took for a step in the last run of the entry, in ns; 0 for one that ran as C, and where gpu->now was
+   NULL when the model was put on the device. */
+uint64_t sdk_gpu_model_ns(const sdk_gpu_model_t *model, uint32_t entry, uint32_t step);
 
 /* How many recordings were made so far, and what each kernel's verdict is (SDK_GPU_RUNS, ..). */
 uint32_t sdk_gpu_model_recorded(const sdk_gpu_model_t *model);

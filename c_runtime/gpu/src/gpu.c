@@ -2,6 +2,7 @@
 #include "sdk_rt_gpu.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static int refused(sdk_gpu_t *gpu, const char *what)
 {
@@ -55,15 +56,51 @@ int sdk_gpu_read(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, void 
     return bytes == 0u ? SDK_GPU_OK : gpu->driver->read(gpu, buffer, offset, data, bytes);
 }
 
-int sdk_gpu_kernels(sdk_gpu_t *gpu, const sdk_gpu_code_t *codes, uint32_t count, sdk_gpu_kernel_t *out)
+void sdk_gpu_keep_in(sdk_gpu_t *gpu, const char *folder)
 {
-    if (gpu == NULL || (count != 0u && (codes == NULL || out == NULL))) {
+    if (gpu != NULL) {
+        gpu->folder = folder;
+    }
+}
+
+int sdk_gpu_kernel(sdk_gpu_t *gpu, const sdk_gpu_code_t *code, const void *kept, size_t bytes, sdk_gpu_kernel_t *out)
+{
+    if (gpu == NULL || code == NULL || out == NULL) {
         return refused(gpu, "kernels need a device, code and places for their handles");
     }
-    for (uint32_t k = 0; k < count; ++k) {
+    *out = 0u;
+    return gpu->driver->kernel(gpu, code, kept, bytes, out);
+}
+
+int sdk_gpu_kernels(sdk_gpu_t *gpu, const sdk_gpu_code_t *codes, uint32_t count, sdk_gpu_kernel_t *out)
+{
+    char message[sizeof gpu->message];
+    int first = SDK_GPU_OK;
+    for (uint32_t k = 0; out != NULL && k < count; ++k) {
         out[k] = 0u;
     }
-    return count == 0u ? SDK_GPU_OK : gpu->driver->kernels(gpu, codes, count, out);
+    for (uint32_t k = 0; k < count; ++k) {
+        const int status = sdk_gpu_kernel(gpu, codes == NULL ? NULL : codes + k, NULL, 0u, out == NULL ? NULL : out + k);
+        if (status != SDK_GPU_OK && status != SDK_GPU_E_BUILD && status != SDK_GPU_E_LIMIT) {
+            return status;
+        }
+        if (status != SDK_GPU_OK && first == SDK_GPU_OK) {
+            first = status;
+            memcpy(message, gpu->message, sizeof message);
+        }
+    }
+    if (first != SDK_GPU_OK) {
+        memcpy(gpu->message, message, sizeof message);
+    }
+    return first;
+}
+
+int sdk_gpu_binary(sdk_gpu_t *gpu, sdk_gpu_kernel_t kernel, void *out, size_t *bytes)
+{
+    if (gpu == NULL || kernel == 0u || bytes == NULL) {
+        return refused(gpu, "a compiled kernel needs a kernel and a place for its size");
+    }
+    return gpu->driver->binary(gpu, kernel, out, bytes);
 }
 
 void sdk_gpu_free_kernel(sdk_gpu_t *gpu, sdk_gpu_kernel_t kernel)

@@ -1,4 +1,4 @@
-/* Runs the plans of a model on a device: see sdk_rt_gpu_model.h. */
+/* Puts a model on a device, and records its plans: see sdk_rt_gpu_model.h. */
 #include "sdk_rt_gpu_inside.h"
 
 #include <stdio.h>
@@ -33,12 +33,6 @@ int sdk_gpu_model_up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_plac
 {
     return sdk_gpu_write(model->gpu, model->regions[region], where->offset, model->memory[region] + where->offset,
                          where->bytes);
-}
-
-static int down(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where)
-{
-    return sdk_gpu_read(model->gpu, model->regions[region], where->offset, model->memory[region] + where->offset,
-                        where->bytes);
 }
 
 /* ---- recording ---- */
@@ -107,57 +101,6 @@ int sdk_gpu_model_record(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, r
     return status == SDK_GPU_OK ? sdk_gpu_record_end(model->gpu, recording) : status;
 }
 
-/* The recordings for these dims: those of a slot that has them, or made in the one that was not used for longest. The
-   places of the runner are those of the dims then. */
-static int find_slot(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const int32_t *dims, slot_t **out)
-{
-    slot_t *oldest = &runner->slots[0];
-    for (uint32_t k = 0; k < runner->slot_count; ++k) {
-        slot_t *const slot = &runner->slots[k];
-        if (slot->valid && (entry->dim_count == 0u || memcmp(slot->dims, dims, entry->dim_count * sizeof *dims) == 0)) {
-            slot->used = ++model->clock;
-            *out = slot;
-            return SDK_GPU_OK;
-        }
-        oldest = slot->used < oldest->used ? slot : oldest;
-    }
-    oldest->valid = 0;
-    for (uint32_t k = 0; k < runner->segment_count; ++k) {
-        if (runner->segments[k].on_device) {
-            const int status = sdk_gpu_model_record(model, entry, runner, &runner->segments[k], oldest->segments[k]);
-            if (status != SDK_GPU_OK) {
-                return status;
-            }
-        }
-    }
-    if (entry->dim_count > 0u) {
-        memcpy(oldest->dims, dims, entry->dim_count * sizeof *dims);
-    }
-    oldest->valid = 1;
-    oldest->used = ++model->clock;
-    *out = oldest;
-    return SDK_GPU_OK;
-}
-
-/* ---- a step as C ---- */
-
-/* What a step touches, except constants, from the device or to it. */
-static int move_operands(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const runner_t *runner, uint32_t index, int to_device)
-{
-    const sdk_gpu_step_t *const step = &entry->steps[index];
-    for (uint32_t k = step->first_operand; k < step->first_operand + step->operands; ++k) {
-        const sdk_gpu_operand_t *const operand = &entry->operands[k];
-        if (operand->region < SDK_GPU_SCRATCH && (!to_device || operand->writes)) {
-            const int status = to_device ? sdk_gpu_model_up(model, operand->region, &runner->places[k])
-                                         : down(model, operand->region, &runner->places[k]);
-            if (status != SDK_GPU_OK) {
-                return status;
-            }
-        }
-    }
-    return SDK_GPU_OK;
-}
-
 /* ---- making and freeing ---- */
 
 static void free_runner(sdk_gpu_model_t *model, runner_t *runner)
@@ -173,6 +116,16 @@ static void free_runner(sdk_gpu_model_t *model, runner_t *runner)
     free(runner->numbers);
     free(runner->groups);
     free(runner->segments);
+    free(runner->ns);
+    free(runner->stamps);
+}
+
+static void free_kernels(sdk_gpu_model_t *model)
+{
+    for (uint32_t k = 0; model->kernels != NULL && k < model->plans->code_count; ++k) {
+        sdk_gpu_free_kernel(model->gpu, model->kernels[k]);
+        model->kernels[k] = 0u;
+    }
 }
 
 void sdk_gpu_model_close(sdk_gpu_model_t *model)
@@ -183,9 +136,7 @@ void sdk_gpu_model_close(sdk_gpu_model_t *model)
     for (uint32_t k = 0; model->runners != NULL && k < model->plans->entry_count; ++k) {
         free_runner(model, &model->runners[k]);
     }
-    for (uint32_t k = 0; model->kernels != NULL && k < model->plans->code_count; ++k) {
-        sdk_gpu_free_kernel(model->gpu, model->kernels[k]);
-    }
+    free_kernels(model);
     for (uint32_t k = 0; model->regions != NULL && k < model->plans->region_count; ++k) {
         sdk_gpu_free_buffer(model->gpu, model->regions[k]);
     }
@@ -195,6 +146,7 @@ void sdk_gpu_model_close(sdk_gpu_model_t *model)
     free(model->verdicts);
     free(model->touched);
     free(model->scratch);
+    free(model->kept);
     free(model);
 }
 
@@ -217,8 +169,19 @@ static int make_kernels(sdk_gpu_model_t *model)
 {
     const sdk_gpu_plans_t *const plans = model->plans;
     for (uint32_t k = 0; k < plans->code_count; ++k) {
-        const int status = sdk_gpu_kernels(model->gpu, &plans->codes[k], 1u, &model->kernels[k]);
-        if (status == SDK_GPU_E_BUILD || status == SDK_GPU_E_LIMIT) {
+        size_t bytes = 0u;
+        const void *const kept = sdk_gpu_model_kept(model, k, &bytes);
+        int status;
+        if (model->verdicts[k] != SDK_GPU_RUNS) {
+            continue;
+        }
+        sdk_gpu_model_trying(model, k);
+        status = sdk_gpu_kernel(model->gpu, &plans->codes[k], kept, bytes, &model->kernels[k]);
+        if (model->kept != NULL && (status == SDK_GPU_E_BUILD || status == SDK_GPU_E_LIMIT)) {
+            sdk_gpu_model_forget(model); /* another driver than it says: all anew */
+            free_kernels(model);
+            k = UINT32_MAX;
+        } else if (status == SDK_GPU_E_BUILD || status == SDK_GPU_E_LIMIT) {
             model->verdicts[k] = status == SDK_GPU_E_BUILD ? SDK_GPU_NOT_BUILT : SDK_GPU_OVER_LIMITS;
         } else if (status != SDK_GPU_OK) {
             return status;
@@ -233,10 +196,13 @@ static int make_runner(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, run
     runner->numbers = room(entry->number_count, sizeof *runner->numbers);
     runner->groups = room(entry->dispatch_count, sizeof *runner->groups);
     runner->segments = room(entry->step_count, sizeof *runner->segments);
+    runner->ns = room(entry->step_count, sizeof *runner->ns);
+    runner->stamps = room(entry->dispatch_count, sizeof *runner->stamps);
     if (entry->operand_count + SDK_GPU_OPERANDS > model->touch_room) {
         model->touch_room = entry->operand_count + SDK_GPU_OPERANDS;
     }
-    if (runner->places == NULL || runner->numbers == NULL || runner->groups == NULL || runner->segments == NULL) {
+    if (runner->places == NULL || runner->numbers == NULL || runner->groups == NULL || runner->segments == NULL ||
+        runner->ns == NULL || runner->stamps == NULL) {
         return no_memory(model->gpu);
     }
     return SDK_GPU_OK;
@@ -248,7 +214,7 @@ static int make_slots(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
     for (uint32_t k = 0; k < entry->step_count; ++k) {
         const int on_device = sdk_gpu_model_usable(model, entry, &entry->steps[k]);
         segment_t *const before = runner->segment_count > 0u ? &runner->segments[runner->segment_count - 1u] : NULL;
-        if (before != NULL && on_device && before->on_device) {
+        if (before != NULL && on_device && before->on_device && !model->stepped) {
             before->count += 1u;
             before->dispatches += entry->steps[k].dispatches;
         } else {
@@ -266,7 +232,8 @@ static int make_slots(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
         }
         for (uint32_t k = 0; k < runner->segment_count; ++k) {
             if (runner->segments[k].on_device) {
-                const int status = sdk_gpu_recording(model->gpu, runner->segments[k].dispatches, 0, &slot->segments[k]);
+                const int status = sdk_gpu_recording(model->gpu, runner->segments[k].dispatches,
+                                                     model->timed && !model->stepped, &slot->segments[k]);
                 if (status != SDK_GPU_OK) {
                     return status;
                 }
@@ -279,8 +246,19 @@ static int make_slots(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
 static void tell(const sdk_gpu_model_t *model, void (*told)(const char *line))
 {
     static const char *const WHY[] = {"", "the driver does not compile it", "it asks for more than the device has",
-                                      "its results on the device are not those of the processor"};
+                                      "its results on the device are not those of the processor",
+                                      "the driver did not return from it in an earlier start"};
     char line[512];
+    for (uint32_t e = 0; told != NULL && e < model->plans->entry_count; ++e) {
+        const sdk_gpu_entry_t *const entry = model->plans->entries[e];
+        for (uint32_t k = 0; k < entry->step_count; ++k) {
+            if (entry->steps[k].why != NULL) {
+                snprintf(line, sizeof line, "step %lu of %.60s, %.120s, runs on the processor: %.240s", (unsigned long)k,
+                         entry->name, entry->steps[k].name, entry->steps[k].why);
+                told(line);
+            }
+        }
+    }
     for (uint32_t k = 0; told != NULL && k < model->plans->code_count; ++k) {
         if (model->verdicts[k] != SDK_GPU_RUNS) {
             snprintf(line, sizeof line, "%.80s: kernel %.160s runs on the processor: %s", model->gpu->device.name,
@@ -313,6 +291,8 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
     model->memory[SDK_GPU_STATE] = state;
     model->state_bytes = state_bytes;
     model->state_changed = 1;
+    model->timed = gpu->now != NULL;
+    model->stepped = model->timed && gpu->limits.tick_ps == 0u;
     model->regions = room(plans->region_count, sizeof *model->regions);
     model->kernels = room(plans->code_count, sizeof *model->kernels);
     model->verdicts = room(plans->code_count, 1u);
@@ -331,21 +311,31 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
         model->scratch = room((size_t)largest, 1u);
         status = model->touched == NULL || model->scratch == NULL ? no_memory(gpu) : make_regions(model);
     }
-    status = status == SDK_GPU_OK ? make_kernels(model) : status;
     if (status == SDK_GPU_OK) {
+        sdk_gpu_model_load(model);
+        status = make_kernels(model);
+    }
+    if (status == SDK_GPU_OK && model->kept == NULL) {
         held = room((size_t)arena_bytes, 1u);
         status = held == NULL ? no_memory(gpu) : SDK_GPU_OK;
     }
-    if (status == SDK_GPU_OK && arena_bytes > 0u) {
-        memcpy(held, arena, (size_t)arena_bytes);
-    }
-    if (status == SDK_GPU_OK) {
+    if (held != NULL) {
+        if (arena_bytes > 0u) {
+            memcpy(held, arena, (size_t)arena_bytes);
+        }
         status = sdk_gpu_model_prove(model);
         if (arena_bytes > 0u) {
             memcpy(arena, held, (size_t)arena_bytes);
         }
+        free(held);
+        if (status == SDK_GPU_OK) {
+            sdk_gpu_model_save(model);
+        }
     }
-    free(held);
+    plans->reset(self);
+    if (status != SDK_GPU_E_LOST) { /* who loses the device over a kernel does not meet it again */
+        sdk_gpu_model_tried(model);
+    }
     for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {
         status = make_slots(model, plans->entries[e], &model->runners[e]);
     }
@@ -359,72 +349,4 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
     tell(model, told);
     *out = model;
     return SDK_GPU_OK;
-}
-
-/* ---- running ---- */
-
-static int move_ports(sdk_gpu_model_t *model, const runner_t *runner, const sdk_gpu_port_t *ports, uint32_t count, int to_device)
-{
-    int status = SDK_GPU_OK;
-    for (uint32_t k = 0; status == SDK_GPU_OK && k < count; ++k) {
-        if (ports[k].region < SDK_GPU_SCRATCH) {
-            const sdk_gpu_place_t *const where = &runner->places[ports[k].place];
-            status = to_device ? sdk_gpu_model_up(model, ports[k].region, where) : down(model, ports[k].region, where);
-        }
-    }
-    return status;
-}
-
-int sdk_gpu_model_run(sdk_gpu_model_t *model, uint32_t index, const void *dims)
-{
-    const sdk_gpu_entry_t *entry;
-    runner_t *runner;
-    slot_t *slot = NULL;
-    int status = SDK_GPU_OK;
-    if (model == NULL || index >= model->plans->entry_count || (dims == NULL && model->plans->entries[index]->dim_count > 0u)) {
-        return SDK_GPU_E_ARG;
-    }
-    entry = model->plans->entries[index];
-    runner = &model->runners[index];
-    if (entry->place != NULL || !runner->slots[0].valid) {
-        sdk_gpu_model_place(model, entry, runner, dims);
-    }
-    if (model->state_changed && model->state_bytes > 0u) {
-        const sdk_gpu_place_t whole = {0u, model->state_bytes};
-        status = sdk_gpu_model_up(model, SDK_GPU_STATE, &whole);
-    }
-    model->state_changed = 0;
-    status = status == SDK_GPU_OK ? move_ports(model, runner, entry->inputs, entry->input_count, 1) : status;
-    status = status == SDK_GPU_OK ? find_slot(model, entry, runner, dims, &slot) : status;
-    for (uint32_t k = 0; status == SDK_GPU_OK && k < runner->segment_count; ++k) {
-        const segment_t *const segment = &runner->segments[k];
-        if (segment->on_device) {
-            status = sdk_gpu_submit(model->gpu, slot->segments[k]);
-            continue;
-        }
-        status = move_operands(model, entry, runner, segment->first, 0);
-        if (status == SDK_GPU_OK) {
-            entry->step(model->self, dims, (int32_t)segment->first);
-            status = move_operands(model, entry, runner, segment->first, 1);
-        }
-    }
-    status = status == SDK_GPU_OK ? sdk_gpu_wait(model->gpu) : status;
-    return status == SDK_GPU_OK ? move_ports(model, runner, entry->outputs, entry->output_count, 0) : status;
-}
-
-void sdk_gpu_model_state_changed(sdk_gpu_model_t *model)
-{
-    if (model != NULL) {
-        model->state_changed = 1;
-    }
-}
-
-uint32_t sdk_gpu_model_recorded(const sdk_gpu_model_t *model)
-{
-    return model == NULL ? 0u : model->recorded;
-}
-
-uint8_t sdk_gpu_model_verdict(const sdk_gpu_model_t *model, uint32_t kernel)
-{
-    return model == NULL || kernel >= model->plans->code_count ? (uint8_t)SDK_GPU_NOT_BUILT : model->verdicts[kernel];
 }

@@ -100,6 +100,7 @@ static int prove_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
         same = 0;
         status = SDK_GPU_OK;
     } else {
+        sdk_gpu_model_trying(model, entry->dispatches[step->first_dispatch].kernel);
         status = status == SDK_GPU_OK ? sdk_gpu_submit(model->gpu, recording) : status;
         status = status == SDK_GPU_OK ? sdk_gpu_wait(model->gpu) : status;
     }
@@ -156,6 +157,5 @@ int sdk_gpu_model_prove(sdk_gpu_model_t *model)
         status = prove_entry(model, plans->entries[e], &model->runners[e], recording);
     }
     sdk_gpu_free_recording(model->gpu, recording);
-    plans->reset(model->self);
     return status;
 }

@@ -78,8 +78,9 @@ static void build_failed(opencl_t *self, cl_object_t program, const char *name)
              log);
 }
 
-static int kernel_opencl(opencl_t *self, const sdk_gpu_code_t *code, sdk_gpu_kernel_t *out)
+static int kernel_opencl(sdk_gpu_t *gpu, const sdk_gpu_code_t *code, const void *kept, size_t bytes, sdk_gpu_kernel_t *out)
 {
+    opencl_t *const self = (opencl_t *)gpu;
     int32_t status = CL_OK;
     size_t most = 0u;
     uint64_t items = (uint64_t)code->local[0] * code->local[1] * code->local[2];
@@ -96,10 +97,16 @@ static int kernel_opencl(opencl_t *self, const sdk_gpu_code_t *code, sdk_gpu_ker
         return out_of_memory(self);
     }
     made->name = code->name;
-    made->program = self->cl.CreateProgramWithSource(self->context, 1u, &text, NULL, &status);
+    if (kept != NULL) {
+        const uint8_t *binary = kept;
+        made->program = self->cl.CreateProgramWithBinary(self->context, 1u, &self->device, &bytes, &binary, NULL, &status);
+    } else {
+        made->program = self->cl.CreateProgramWithSource(self->context, 1u, &text, NULL, &status);
+    }
     if (made->program == NULL || status != CL_OK) {
         free(made);
-        return failed(self, "clCreateProgramWithSource", status);
+        (void)failed(self, kept != NULL ? "clCreateProgramWithBinary" : "clCreateProgramWithSource", status);
+        return status_of(status) == SDK_GPU_E_DRIVER ? SDK_GPU_E_BUILD : status_of(status);
     }
     status = self->cl.BuildProgram(made->program, 1u, &self->device, "", NULL, NULL);
     if (status == CL_OK) {
@@ -126,25 +133,17 @@ static int kernel_opencl(opencl_t *self, const sdk_gpu_code_t *code, sdk_gpu_ker
     return SDK_GPU_OK;
 }
 
-static int kernels_opencl(sdk_gpu_t *gpu, const sdk_gpu_code_t *codes, uint32_t count, sdk_gpu_kernel_t *out)
+static int binary_opencl(sdk_gpu_t *gpu, sdk_gpu_kernel_t kernel, void *out, size_t *bytes)
 {
     opencl_t *const self = (opencl_t *)gpu;
-    char first[sizeof gpu->message] = "";
-    int status = SDK_GPU_OK;
-    for (uint32_t k = 0; k < count; ++k) {
-        const int one = kernel_opencl(self, &codes[k], &out[k]);
-        if (one == SDK_GPU_E_LOST || one == SDK_GPU_E_MEMORY) {
-            return one;
-        }
-        if (one != SDK_GPU_OK && status == SDK_GPU_OK) {
-            status = one;
-            memcpy(first, gpu->message, sizeof first);
-        }
+    const cl_object_t program = ((opencl_kernel_t *)(uintptr_t)kernel)->program;
+    size_t size = 0u;
+    int32_t code = self->cl.GetProgramInfo(program, CL_BINARY_SIZES, sizeof size, &size, NULL);
+    if (code == CL_OK && out != NULL) {
+        code = size > *bytes ? CL_NO_BUFFER : self->cl.GetProgramInfo(program, CL_BINARIES, sizeof out, &out, NULL);
     }
-    if (status != SDK_GPU_OK) {
-        memcpy(gpu->message, first, sizeof first);
-    }
-    return status;
+    *bytes = size;
+    return code == CL_OK ? SDK_GPU_OK : failed(self, "clGetProgramInfo", code);
 }
 
 static void free_kernel_opencl(sdk_gpu_t *gpu, sdk_gpu_kernel_t kernel)
@@ -335,7 +334,8 @@ const sdk_gpu_driver_t sdk_gpu_opencl = {
     .free_buffer = free_buffer_opencl,
     .write = write_opencl,
     .read = read_opencl,
-    .kernels = kernels_opencl,
+    .kernel = kernel_opencl,
+    .binary = binary_opencl,
     .free_kernel = free_kernel_opencl,
     .recording = recording_opencl,
     .free_recording = free_recording_opencl,

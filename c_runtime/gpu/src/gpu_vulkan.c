@@ -353,13 +353,7 @@ static int open_device(sdk_vk_t *gpu, facts_t *facts)
     }
     gpu->vk.GetDeviceQueue(gpu->device, facts->family, 0u, &gpu->queue);
     vk_command_pool_info_t pool = {VKS_COMMAND_POOL, NULL, VK_POOL_RESETS, facts->family};
-    vk_cache_info_t cache = {VKS_PIPELINE_CACHE, NULL, 0u, 0u, NULL};
-    status = sdk_vk_check(gpu, gpu->vk.CreateCommandPool(gpu->device, &pool, NULL, &gpu->pool), "vkCreateCommandPool");
-    if (status == SDK_GPU_OK) {
-        int result = gpu->vk.CreatePipelineCache(gpu->device, &cache, NULL, &gpu->cache);
-        status = sdk_vk_check(gpu, result, "vkCreatePipelineCache");
-    }
-    return status;
+    return sdk_vk_check(gpu, gpu->vk.CreateCommandPool(gpu->device, &pool, NULL, &gpu->pool), "vkCreateCommandPool");
 }
 
 static void close_vulkan(sdk_gpu_t *base)
@@ -381,9 +375,6 @@ static void close_vulkan(sdk_gpu_t *base)
         if (gpu->staging.buffer != 0u) {
             sdk_vk_unmake(gpu, &gpu->staging);
         }
-        if (gpu->cache != 0u) {
-            gpu->vk.DestroyPipelineCache(gpu->device, gpu->cache, NULL);
-        }
         if (gpu->pool != 0u) { /* and its command buffers */
             gpu->vk.DestroyCommandPool(gpu->device, gpu->pool, NULL);
         }
@@ -399,7 +390,8 @@ static const sdk_gpu_driver_t driver = {
     sdk_vk_free_buffer,
     sdk_vk_write,
     sdk_vk_read,
-    sdk_vk_kernels,
+    sdk_vk_kernel,
+    sdk_vk_binary,
     sdk_vk_free_kernel,
     sdk_vk_recording,
     sdk_vk_free_recording,

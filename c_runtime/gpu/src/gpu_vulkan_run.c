@@ -44,6 +44,9 @@ static void unmake_kernel(sdk_vk_t *gpu, sdk_vk_kernel_t *kernel)
     if (kernel->layout != 0u) {
         gpu->vk.DestroyPipelineLayout(gpu->device, kernel->layout, NULL);
     }
+    if (kernel->cache != 0u) {
+        gpu->vk.DestroyPipelineCache(gpu->device, kernel->cache, NULL);
+    }
     if (kernel->set_layout != 0u) {
         gpu->vk.DestroyDescriptorSetLayout(gpu->device, kernel->set_layout, NULL);
     }
@@ -68,13 +71,25 @@ static int make_layouts(sdk_vk_t *gpu, const sdk_gpu_code_t *code, sdk_vk_kernel
                         "vkCreatePipelineLayout");
 }
 
-static int make_kernel(sdk_vk_t *gpu, const sdk_gpu_code_t *code, sdk_vk_kernel_t *kernel)
+/* A cache for the pipeline of one kernel, where its contents were kept or are to be. */
+static int make_cache(sdk_vk_t *gpu, const void *kept, size_t bytes, sdk_vk_kernel_t *kernel)
+{
+    vk_cache_info_t info = {VKS_PIPELINE_CACHE, NULL, 0u, kept == NULL ? 0u : bytes, kept};
+    if (gpu->base.folder == NULL) {
+        return SDK_GPU_OK;
+    }
+    int result = gpu->vk.CreatePipelineCache(gpu->device, &info, NULL, &kernel->cache);
+    return sdk_vk_check(gpu, result, "vkCreatePipelineCache");
+}
+
+static int make_kernel(sdk_vk_t *gpu, const sdk_gpu_code_t *code, const void *kept, size_t bytes, sdk_vk_kernel_t *kernel)
 {
     static const vk_special_t specials[3] = {{0u, 0u, 4u}, {1u, 4u, 4u}, {2u, 8u, 4u}};
     uint32_t local[3] = {code->local[0], code->local[1], code->local[2]};
     vk_specials_t special = {3u, specials, sizeof local, local};
     vk_handle_t module = 0u;
-    int status = make_layouts(gpu, code, kernel);
+    int status = make_cache(gpu, kept, bytes, kernel);
+    status = status == SDK_GPU_OK ? make_layouts(gpu, code, kernel) : status;
     if (status != SDK_GPU_OK) {
         return status;
     }
@@ -86,14 +101,15 @@ static int make_kernel(sdk_vk_t *gpu, const sdk_gpu_code_t *code, sdk_vk_kernel_
     }
     vk_stage_info_t stage = {VKS_SHADER_STAGE, NULL, 0u, VK_STAGE_COMPUTE, module, "main", &special};
     vk_pipeline_info_t pipeline = {VKS_COMPUTE_PIPELINE, NULL, 0u, stage, kernel->layout, 0u, -1};
-    result = gpu->vk.CreateComputePipelines(gpu->device, gpu->cache, 1u, &pipeline, NULL, &kernel->pipeline);
+    result = gpu->vk.CreateComputePipelines(gpu->device, kernel->cache, 1u, &pipeline, NULL, &kernel->pipeline);
     status = sdk_vk_check(gpu, result, "vkCreateComputePipelines");
     gpu->vk.DestroyShaderModule(gpu->device, module, NULL);
     return status == SDK_GPU_OK && kernel->pipeline == 0u ? SDK_GPU_E_BUILD : status;
 }
 
-static int one_kernel(sdk_vk_t *gpu, const sdk_gpu_code_t *code, sdk_gpu_kernel_t *out)
+int sdk_vk_kernel(sdk_gpu_t *base, const sdk_gpu_code_t *code, const void *kept, size_t bytes, sdk_gpu_kernel_t *out)
 {
+    sdk_vk_t *gpu = (sdk_vk_t *)base;
     const char *why = beyond(gpu, code);
     if (code->spirv == NULL || code->spirv_words == 0u) {
         snprintf(gpu->base.message, sizeof gpu->base.message, "%s has no SPIR-V", code->name);
@@ -108,7 +124,7 @@ static int one_kernel(sdk_vk_t *gpu, const sdk_gpu_code_t *code, sdk_gpu_kernel_
         snprintf(gpu->base.message, sizeof gpu->base.message, "memory of the host is out");
         return SDK_GPU_E_MEMORY;
     }
-    int status = make_kernel(gpu, code, kernel);
+    int status = make_kernel(gpu, code, kept, bytes, kernel);
     if (status != SDK_GPU_OK) {
         unmake_kernel(gpu, kernel);
         char told[256];
@@ -122,24 +138,15 @@ static int one_kernel(sdk_vk_t *gpu, const sdk_gpu_code_t *code, sdk_gpu_kernel_
     return SDK_GPU_OK;
 }
 
-int sdk_vk_kernels(sdk_gpu_t *base, const sdk_gpu_code_t *codes, uint32_t count, sdk_gpu_kernel_t *out)
+int sdk_vk_binary(sdk_gpu_t *base, sdk_gpu_kernel_t kernel, void *out, size_t *bytes)
 {
-    int first = SDK_GPU_OK;
-    char message[sizeof base->message] = "";
-    for (uint32_t k = 0; k < count; ++k) {
-        int status = one_kernel((sdk_vk_t *)base, codes + k, out + k);
-        if (status != SDK_GPU_OK && first == SDK_GPU_OK) {
-            first = status;
-            memcpy(message, base->message, sizeof message);
-        }
-        if (status == SDK_GPU_E_LOST) {
-            break;
-        }
+    sdk_vk_t *gpu = (sdk_vk_t *)base;
+    const vk_handle_t cache = ((sdk_vk_kernel_t *)(uintptr_t)kernel)->cache;
+    if (cache == 0u) {
+        *bytes = 0u;
+        return SDK_GPU_OK;
     }
-    if (first != SDK_GPU_OK) {
-        memcpy(base->message, message, sizeof message);
-    }
-    return first;
+    return sdk_vk_check(gpu, gpu->vk.GetPipelineCacheData(gpu->device, cache, bytes, out), "vkGetPipelineCacheData");
 }
 
 void sdk_vk_free_kernel(sdk_gpu_t *base, sdk_gpu_kernel_t handle)

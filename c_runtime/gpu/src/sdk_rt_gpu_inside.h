@@ -25,6 +25,8 @@ typedef struct {
     uint32_t (*groups)[3];
     segment_t *segments;
     slot_t slots[SLOTS];
+    uint64_t *ns;    /* of each step in the last run, where steps are timed */
+    uint64_t *stamps; /* of each dispatch of a recording */
     uint32_t segment_count, slot_count;
 } runner_t;
 
@@ -47,9 +49,13 @@ struct sdk_gpu_model {
     touch_t *touched;
     uint32_t touch_room;
     uint8_t *scratch; /* of the host, as large as the largest operand that is written: what the device made of it */
+    uint8_t *kept;    /* the file of what was kept, NULL where there is none of use */
+    uint64_t key[2];  /* of device, driver and program */
     uint64_t state_bytes, clock;
     uint32_t recorded;
     int state_changed;
+    int timed;   /* steps are timed: by the device, or */
+    int stepped; /* by the host, one after the other */
 };
 
 /* The tables of the entry for given dims. */
@@ -67,5 +73,22 @@ int sdk_gpu_model_usable(const sdk_gpu_model_t *model, const sdk_gpu_entry_t *en
 
 /* Runs every entry once, step by step, and finds the verdicts. */
 int sdk_gpu_model_prove(sdk_gpu_model_t *model);
+
+/* Reads what was kept: its verdicts, and those of kernels over which an earlier start has crashed or lost the device. */
+void sdk_gpu_model_load(sdk_gpu_model_t *model);
+
+/* What was kept of a kernel; NULL where there is nothing. */
+const uint8_t *sdk_gpu_model_kept(const sdk_gpu_model_t *model, uint32_t kernel, size_t *bytes);
+
+/* Throws away what was kept, and all verdicts. */
+void sdk_gpu_model_forget(sdk_gpu_model_t *model);
+
+/* Keeps kernels and verdicts. What fails here is no error: the next start then compiles anew. */
+void sdk_gpu_model_save(sdk_gpu_model_t *model);
+
+/* Notes in the folder that the driver is about to compile or run a kernel: what crashes over one leaves a note. tried()
+   removes it. */
+void sdk_gpu_model_trying(const sdk_gpu_model_t *model, uint32_t kernel);
+void sdk_gpu_model_tried(const sdk_gpu_model_t *model);
 
 #endif /* SDK_RT_GPU_INSIDE_H */

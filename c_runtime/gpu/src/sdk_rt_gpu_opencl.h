@@ -56,6 +56,8 @@ enum {
 #define CL_HOST_MEMORY 16u
 #define CL_KERNEL_GROUP_SIZE 0x11B0u
 #define CL_BUILD_LOG 0x1183u
+#define CL_BINARY_SIZES 0x1165u
+#define CL_BINARIES 0x1166u
 #define CL_STARTED 0x1282u
 #define CL_ENDED 0x1283u
 #define CL_CONTEXT_PLATFORM_ 0x1084
@@ -69,6 +71,9 @@ enum {
     F(cl_object_t, CreateCommandQueue, (cl_object_t, cl_object_t, uint64_t, int32_t *)) \
     F(cl_object_t, CreateBuffer, (cl_object_t, uint64_t, size_t, void *, int32_t *)) \
     F(cl_object_t, CreateProgramWithSource, (cl_object_t, uint32_t, const char **, const size_t *, int32_t *)) \
+    F(cl_object_t, CreateProgramWithBinary, (cl_object_t, uint32_t, const cl_object_t *, const size_t *, const uint8_t **, \
+                                             int32_t *, int32_t *)) \
+    F(int32_t, GetProgramInfo, (cl_object_t, uint32_t, size_t, void *, size_t *)) \
     F(int32_t, BuildProgram, (cl_object_t, uint32_t, const cl_object_t *, const char *, void (*)(void), void *)) \
     F(int32_t, GetProgramBuildInfo, (cl_object_t, cl_object_t, uint32_t, size_t, void *, size_t *)) \
     F(cl_object_t, CreateKernel, (cl_object_t, const char *, int32_t *)) \

@@ -15,7 +15,7 @@ typedef struct sdk_vk_buffer {
 
 typedef struct sdk_vk_kernel {
     struct sdk_vk_kernel *next;
-    vk_handle_t set_layout, layout, pipeline;
+    vk_handle_t set_layout, layout, pipeline, cache;
 } sdk_vk_kernel_t;
 
 struct sdk_gpu_recording {
@@ -36,7 +36,7 @@ typedef struct {
     double stamp_ns;
     uint64_t alignment;
     vk_memory_properties_t memory;
-    vk_handle_t pool, cache;
+    vk_handle_t pool;
     vk_obj_t copies; /* the command buffer of copies through `staging` */
     sdk_vk_buffer_t staging;
     sdk_vk_buffer_t *buffers;
@@ -58,7 +58,8 @@ int sdk_vk_write(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, const
 int sdk_vk_read(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, void *data, uint64_t bytes);
 
 /* gpu_vulkan_run.c */
-int sdk_vk_kernels(sdk_gpu_t *gpu, const sdk_gpu_code_t *codes, uint32_t count, sdk_gpu_kernel_t *out);
+int sdk_vk_kernel(sdk_gpu_t *gpu, const sdk_gpu_code_t *code, const void *kept, size_t bytes, sdk_gpu_kernel_t *out);
+int sdk_vk_binary(sdk_gpu_t *gpu, sdk_gpu_kernel_t kernel, void *out, size_t *bytes);
 void sdk_vk_free_kernel(sdk_gpu_t *gpu, sdk_gpu_kernel_t kernel);
 int sdk_vk_recording(sdk_gpu_t *gpu, uint32_t dispatches, int timed, sdk_gpu_recording_t **out);
 void sdk_vk_free_recording(sdk_gpu_t *gpu, sdk_gpu_recording_t *recording);

@@ -34,4 +34,7 @@ uint64_t sdk_rt_timing_cost(void);
 void sdk_rt_op_begin(uint32_t index);
 void sdk_rt_op_end(uint32_t index);
 
+/* An operation whose ticks were counted elsewhere; none: it was not run there. */
+void sdk_rt_op_took(uint32_t index, uint64_t ticks);
+
 #endif /* SDK_RT_PROFILE_H */

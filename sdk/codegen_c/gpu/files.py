@@ -18,7 +18,7 @@ from sdk.compiler.ir.module import Module
 from sdk.errors import BuildError
 from sdk.resources import data_dir
 
-__all__ = ["emit"]
+__all__ = ["codes_file", "emit"]
 
 # Files of the runtime: those for every driver, and the drivers.
 _PARTS: Final = ("include/*.h", "src/sdk_rt_gpu_inside.h", "src/gpu.c", "src/gpu_model*.c")
@@ -45,7 +45,8 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
         raise BuildError("nothing of the model runs on a GPU", why=why, hint="leave out --gpu")
     printer = partial(GpuRunPrinter, kernels=made, places=places)
     out = emit_c(module, prefix, isa=isa, options=options, printer=printer, more=_functions(api, weights, made, places))
-    own = {f"{prefix}_gpu.c": _kernels_file(api, made), **_runtime(options.gpu)}
+    head = banner(api.options, f"{prefix}: kernels.")
+    own = {f"{prefix}_gpu.c": codes_file(prefix, made, head), **_runtime(options.gpu)}
     return replace(out, files={**out.files, **own})
 
 
@@ -57,16 +58,17 @@ def _runtime(gpu: str) -> dict[str, str]:
     return {name: path.read_text(encoding="utf-8") for name, path in zip(names, paths, strict=True)}
 
 
-def _kernels_file(api: Interface, made: Kernels) -> str:
-    head = [banner(api.options, f"{api.prefix}: kernels."), '#include "sdk_rt_gpu.h"']
+def codes_file(prefix: str, made: Kernels, head: str = "") -> str:
+    """The C of kernels: ``<prefix>_gpu_codes`` has them in order."""
+    parts = [*([head] if head else []), '#include "sdk_rt_gpu.h"']
     notes = [f"   {comment(name.strip())}: {comment(why)}" for name, why in made.missing.items()]
     if notes:
-        head.append("\n/* What has no kernel and runs as C:\n" + "\n".join(notes) + " */")
-    head += [_code_text(api.prefix, k, code) for k, code in enumerate(made.codes)]
-    name = f"{api.prefix}_gpu_codes"
-    rows = ",\n".join(_code_row(api.prefix, k, code) for k, code in enumerate(made.codes))
+        parts.append("\n/* What has no kernel and runs as C:\n" + "\n".join(notes) + " */")
+    parts += [_code_text(prefix, k, code) for k, code in enumerate(made.codes)]
+    name = f"{prefix}_gpu_codes"
+    rows = ",\n".join(_code_row(prefix, k, code) for k, code in enumerate(made.codes))
     record = f"extern const sdk_gpu_code_t {name}[];\nconst sdk_gpu_code_t {name}[] = {{\n{rows},\n}};"
-    return "\n".join([*head, record]) + "\n"
+    return "\n".join([*parts, record]) + "\n"
 
 
 def _code_text(prefix: str, number: int, code: Code) -> str:

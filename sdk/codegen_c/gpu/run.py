@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sdk.codegen_c.c99.banner import comment
 from sdk.codegen_c.c99.function import CFunction
 from sdk.codegen_c.c99.interface import Entry, Interface, Port, quoted
 from sdk.codegen_c.c99.plan import RunPrinter
@@ -52,7 +51,19 @@ class GpuRunPrinter(RunPrinter):
         super()._checks()
         dims = "dims" if self.entry.all_dims else "NULL"
         self._line("if (self->gpu != NULL) {")
-        self.lines.append(f"        return sdk_gpu_model_run(self->gpu, {self.number}u, {dims});")
+        run = f"sdk_gpu_model_run(self->gpu, {self.number}u, {dims})"
+        self.lines += [
+            f"#ifdef {self.macro}_HOOK_TOOK",
+            f"        const int done = {run};",
+            f"        for (uint32_t k = 0u; k < {len(self.steps_on_gpu)}u; ++k) {{",
+            f"            {self.macro}_HOOK_TOOK(self, {self.entry.name}_gpu_ops[k], "
+            f"sdk_gpu_model_ns(self->gpu, {self.number}u, k));",
+            "        }",
+            "        return done;",
+            "#else",
+            f"        return {run};",
+            "#endif",
+        ]
         self._line("}")
 
     # --- functions ----------------------------------------------------------------------------------------
@@ -168,6 +179,9 @@ class GpuRunPrinter(RunPrinter):
             _table("uint32_t", f"{name}_groups", groups, "[3]"),
             _table("sdk_gpu_port_t", f"{name}_ports", ports),
             _table("int32_t", f"{name}_dims", dims),
+            f"#ifdef {self.macro}_HOOK_TOOK",
+            _table("uint32_t", f"{name}_ops", [f"{self._operation(step)}u" for step in steps]),
+            "#endif",
         ]
         own = ("steps", "operands", "dispatches", "uses", "places", "numbers", "groups")
         rows = [
@@ -179,6 +193,10 @@ class GpuRunPrinter(RunPrinter):
         record = ",\n    ".join(rows)
         return [*tables, f"static const sdk_gpu_entry_t {name}_entry = {{\n    {record},\n}};"]
 
+    def _operation(self, step: Step) -> int:
+        """The number that hooks have for a step; one that they do not take for what is no call."""
+        return self.entry.first_op + step.stmt.index if isinstance(step.stmt, PlanCall) else (1 << 32) - 1
+
     def _varies(self) -> bool:
         places = [d for pair in self._places_of() for _, d in pair]
         return any(free_vars(d) for d in (*places, *self._numbers(), *(d for g in self._groups() for d in g)))
@@ -187,10 +205,10 @@ class GpuRunPrinter(RunPrinter):
         rows, operand, number, dispatch = [], 0, 0, 0
         for k, step in enumerate(steps):
             what = ", ".join(step.stmt.ops) or step.stmt.callee if isinstance(step.stmt, PlanCall) else "copy"
-            where = f" as C: {step.why}" if step.why else ""
             sizes = len(step.operands), len(step.numbers), len(step.launches)
             text = ", ".join(f"{n}u" for n in (operand, number, dispatch, *sizes))
-            rows.append(f"{{{text}}} /* {k}: {comment(what + where)} */")
+            why = quoted(step.why) if step.why else "NULL"
+            rows.append(f"{{{text}, {quoted(what)}, {why}}} /* {k} */")
             operand, number, dispatch = operand + sizes[0], number + sizes[1], dispatch + sizes[2]
         return rows
 

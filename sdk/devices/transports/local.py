@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from sdk.devices.base import OpenRequest, Transport, register
 from sdk.devices.process import open_piped
 
@@ -10,4 +12,5 @@ from sdk.devices.process import open_piped
 def open_local(request: OpenRequest) -> Transport:
     """Start ``request.artifact``, or the program that ``local:PATH`` names. Raises NoDeviceError."""
     program = request.rest or str(request.artifact)
-    return open_piped([program], f"the agent {program}", request.uri)
+    environment = {**os.environ, **request.variables} if request.variables else None
+    return open_piped([program], f"the agent {program}", request.uri, env=environment)

@@ -226,6 +226,18 @@ def atan2(node: TorchNode, a: Value, b: Value) -> Value:
     return angle(node, node.cast(a, node.kind), node.cast(b, node.kind))
 
 
+@aten("hypot.default")
+def hypot(node: TorchNode, a: Value, b: Value) -> Value:
+    """The length of the vector (a, b), whose square may be beyond the largest number."""
+    x, y = (node.call("abs", node.cast(v, node.kind)) for v in (a, b))
+    longer, shorter = node.call("maximum", x, y), node.call("minimum", x, y)
+    one, zero = node.scalar(1, node.kind), node.scalar(0, node.kind)
+    ratio = node.call("div", shorter, node.call("where", node.call("equal", longer, zero), one, longer))
+    found = node.call("mul", longer, node.call("sqrt", node.call("add", node.call("mul", ratio, ratio), one)))
+    endless = node.scalar(math.inf, node.kind)
+    return node.call("where", node.call("equal", longer, endless), endless, found)
+
+
 @aten("log2.default", "log10.default")
 def log_base(node: TorchNode, x: Value) -> Value:
     """The logarithm to the base 2 or 10."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, I64
-from sdk.compiler.sym import Dim, Expr, ceildiv, dmax
+from sdk.compiler.sym import Dim, Expr, ceildiv, dmax, prove_ge
 from sdk.frontends.torch.context import Number, TorchNode, aten
 
 __all__: list[str] = []
@@ -59,9 +59,12 @@ def arange(node: TorchNode, a: Number, b: Number | None = None, step: Number = 1
             data = (start + np.arange(node.out.shape[0]) * step).astype(node.kind.numpy)  # type: ignore[operator]
         if not all(isinstance(v, int) for v in (start, end, step)):
             return node.const(data, "arange")
-    if not all(isinstance(v, (int, Expr)) for v in (start, end, step)) or not isinstance(step, int) or step == 0:
-        node.fail("a range of open sizes wants whole numbers, and a number as its step")
     first: Dim = start  # type: ignore[assignment]
+    if isinstance(step, Expr) and isinstance(start, (int, Expr)) and prove_ge(step, 1):  # as many steps as there are
+        steps = node.call("iota", extent=node.out.shape[0], start=0, step=1, dtype=str(node.kind))
+        return node.call("add", node.call("mul", steps, node.tensor(step, node.kind)), node.tensor(first, node.kind))
+    if not all(isinstance(v, (int, Expr)) for v in (start, end, step)) or not isinstance(step, int) or step == 0:
+        node.fail("a range of open sizes wants whole numbers, and a step that is a number or a size above 0")
     length: Dim = end - start if step > 0 else start - end  # type: ignore[operator, assignment]
     extent = dmax(0, ceildiv(length, abs(step)))
     kind = node.kind if node.kind.kind == "i" else I64

@@ -1,0 +1,34 @@
+"""The kernels of a module as text for people: what ``sdk inspect --stage kernels`` prints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sdk.codegen_c.gpu.kernels import kernels
+from sdk.codegen_c.gpu.steps import functions_of
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.text import print_module
+
+__all__ = ["listing"]
+
+
+def listing(module: Module, gpu: str) -> str:
+    """The kernels of a planned module with their launches, then what has none and why."""
+    made = kernels(functions_of(module), module.name, gpu)
+    parts = []
+    for number, code in enumerate(made.codes):
+        items = " x ".join(map(str, code.grid.local))
+        users = [
+            f"{name.strip()} in {' x '.join(map(str, one.groups))} groups"
+            for name, own in made.of.items()
+            for one in own
+            if one.kernel == number
+        ]
+        size = f"{len(code.words)} words of SPIR-V" if code.words else f"{len(code.text):,} characters of OpenCL C"
+        shared = f"{code.operands} operands, {code.local_bytes} B shared"
+        head = f"kernel {number} {code.name}: {items} work items, {shared}, {size}"
+        text = print_module(Module("kernel", loops={code.name: replace(code.grid.loops, name=code.name)}))
+        nest = text.partition("\n\n")[2].strip()  # without the head of a module
+        parts.append("\n".join([head, *(f"  of {user}" for user in users), code.text or nest]))
+    parts += [f"no kernel of {name.strip()}: {why}" for name, why in made.missing.items()]
+    return "\n\n".join(parts)
