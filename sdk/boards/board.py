@@ -213,6 +213,14 @@ class Fastest(Table, frozen=True):
     memory_bytes_s: Annotated[int, Meta(ge=1)]
 
 
+class Gpu(Table, frozen=True):
+    """The GPU of a phone or a computer, and the ``interfaces`` that programs of its system have of it. Its limits are
+    asked of the device when a model is put there."""
+
+    name: str
+    interfaces: tuple[Literal["opencl", "vulkan", "metal"], ...]
+
+
 class About(Table, frozen=True):
     """What a board is called and how far it is tested."""
 
@@ -241,6 +249,7 @@ class BoardFile(Table, frozen=True):
     memory: tuple[Memory, ...] = ()
     emulator: Emulator | None = None
     fastest: Fastest | None = None
+    gpu: Gpu | None = None
     usb: tuple[Usb, ...] = ()
     flash: dict[str, dict[str, Setting]] = key(default_factory=dict)
     projects: dict[str, dict[str, Setting]] = key(default_factory=dict)
@@ -273,6 +282,7 @@ class Board:
     watchdog_steps: tuple[Step, ...] = ()  # runtime.watchdog.setup
     external_steps: tuple[Step, ...] = ()  # runtime.external.setup
     fastest: Fastest | None = None
+    gpu: Gpu | None = None
 
     @property
     def core(self) -> Core:

@@ -71,6 +71,7 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
         watchdog_steps=watchdog_steps,
         external_steps=external_steps,
         fastest=file.fastest,
+        gpu=file.gpu,
     )
     if file.board.machine == "this":
         board = _as_this_machine(board)

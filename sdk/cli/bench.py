@@ -88,9 +88,11 @@ def bench(
         raise UsageError("one build is measured, or two in turns", hint="sdk bench OLD NEW --board B")
     if allowed is not None and baseline is None and len(targets) == 1:
         raise UsageError("--fail-above compares", hint="give --baseline FILE, or two builds: sdk bench OLD NEW")
-    built_with = options.make_options(**compile_options)
     place, sizes = options.find_place(board, device, compile_options["gpu"]), options.parse_at(at)
     files = [options.existing(target) for target in targets]
+    if len(files) == 1:
+        options.settle(compile_options, files[0], place, device, sizes, entry)
+    built_with = options.make_options(**compile_options)
     if len(files) == _TWO:
         pair = driver.bench_pair((files[0], files[1]), place, device, built_with, sizes, entry, blocks=blocks)
         _write(html, "--html", lambda: driver.bench_page(pair.a, pair.b, pair))

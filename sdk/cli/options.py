@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from zipfile import BadZipFile
 
 import click
 
-from sdk.cli import complete
+from sdk.cli import complete, output
 from sdk.errors import UsageError
 from sdk.files import open_regular
 
@@ -133,8 +133,8 @@ def build_options(function: F) -> F:
                 shell_complete=complete.backend_names,
             ),
             click.option(
-                "--gpu", type=click.Choice(["opencl", "vulkan"]),
-                help="Have a GPU do the work, by way of this interface.",
+                "--gpu", type=click.Choice(["opencl", "vulkan", "auto"]),
+                help="Have a GPU do the work, by way of this interface; auto: where it is faster.",
             ),
             click.option(
                 "--toolchain", metavar="NAME", default="auto", show_default=True,
@@ -149,6 +149,25 @@ def build_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def settle(
+    choices: dict[str, Any],
+    model: Path | ModelFile,
+    board: Board | None,
+    device: str | None,
+    at: Mapping[str, int] | None = None,
+    entry: str | None = None,
+) -> None:
+    """Put in the place of ``--gpu auto`` among the values of ``build_options`` what is fastest, and tell it."""
+    if choices["gpu"] != "auto":
+        return
+    from sdk import driver
+
+    found = driver.fastest(model, board, device, make_options(**{**choices, "gpu": None}), at, entry)
+    output.say(found.told, err=True)
+    choices["gpu"] = found.gpu
+    choices["threads"] = choices["threads"] if found.gpu is None else 1
 
 
 def make_options(

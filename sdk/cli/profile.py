@@ -54,13 +54,16 @@ def profile(
     if trace is not None and len(targets) > 1:
         raise UsageError("a trace is of one model", where="--trace", hint="--html draws several over one axis")
     files = [options.existing(target) for target in targets]
+    place, sizes = options.find_place(board, device, compile_options["gpu"]), options.parse_at(at)
+    if len(files) == 1:
+        options.settle(compile_options, files[0], place, device, sizes, entry)
     reports = [
         driver.profile(
             file,
-            options.find_place(board, device, compile_options["gpu"]),
+            place,
             device,
             options.make_options(**compile_options),
-            options.parse_at(at),
+            sizes,
             repeat,
             entry,
         )

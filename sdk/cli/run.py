@@ -45,12 +45,16 @@ def run(
 
     if save is not None:
         output.check_no_input(save, "--output")
+    file, place, sizes = (
+        options.existing(target), options.find_place(board, device, compile_options["gpu"]), options.parse_at(at),
+    )  # fmt: skip
+    options.settle(compile_options, file, place, device, sizes, entry)
     result = driver.run(
-        options.existing(target),
-        options.find_place(board, device, compile_options["gpu"]),
+        file,
+        place,
         device,
         options.make_options(**compile_options),
-        options.parse_at(at),
+        sizes,
         options.parse_inputs(inputs),
         entry,
     )

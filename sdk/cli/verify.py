@@ -58,14 +58,18 @@ def verify(
     if layers:
         _layers(model, board, device, against, at, entry, cases, as_json, options.make_options(**compile_options))
         return
+    file, place, sizes = (
+        options.existing(model), options.find_place(board, device, compile_options["gpu"]), options.parse_at(at),
+    )  # fmt: skip
+    options.settle(compile_options, file, place, device, sizes, entry)
     report = driver.verify(
-        options.existing(model),
-        options.find_place(board, device, compile_options["gpu"]),
+        file,
+        place,
         device,
         options.make_options(**compile_options),
         against,
         cases,
-        options.parse_at(at),
+        sizes,
         entry,
     )
     data = report.to_json()

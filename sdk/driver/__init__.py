@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sdk.driver.artifact import build
+    from sdk.driver.choosing import fastest
     from sdk.driver.comparing import diff
     from sdk.driver.doctor_checks import doctor
     from sdk.driver.execute import run, verify
@@ -52,6 +53,7 @@ __all__ = [
     "diff",
     "doctor",
     "draw",
+    "fastest",
     "firmware_map",
     "fit",
     "fit_phones",
@@ -80,6 +82,7 @@ _MODULES = {
     "bench_pair": "measuring",
     "build": "artifact",
     "compare_with": "measuring",
+    "fastest": "choosing",
     "bench_trace": "plots.bench_trace",
     "chrome_trace": "plots.chrome_trace",
     "compile": "model",

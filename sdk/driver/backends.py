@@ -8,7 +8,7 @@ from typing import Final
 from sdk.boards import Board
 from sdk.codegen_c import get_backend, usual_backend
 from sdk.codegen_c.base import Backend, Runtime
-from sdk.driver.options import BuildOptions
+from sdk.driver.options import GPUS, BuildOptions
 from sdk.errors import UsageError
 
 __all__ = ["backend_for", "runtime_of"]
@@ -35,6 +35,13 @@ def backend_for(board: Board, options: BuildOptions) -> Backend:
         flag = "gpu" if options.backend is None else "backend"
         hint = f"leave out --{flag}: {usual_backend(board).name} does"
         raise UsageError(f"the {backend.name} backend prints no code for {board.name}", why=why, hint=hint)
+    if options.gpu is not None and board.gpu is not None and options.gpu not in board.gpu.interfaces:
+        have = [name for name in board.gpu.interfaces if name in GPUS]
+        raise UsageError(
+            f"{board.name} has no driver of {options.gpu}",
+            why=f"its {board.gpu.name} has one of {' and '.join(board.gpu.interfaces)}",
+            hint=f"--gpu {have[0]}" if have else "leave out --gpu",
+        )
     for option in fields(BuildOptions):
         known = option.name in _OF_ALL | backend.choices
         if not known and getattr(options, option.name) != option.default:

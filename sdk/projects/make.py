@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cache
@@ -70,17 +70,22 @@ class ProjectReport:
 def new_project(
     kind_name: str, model: Path | ModelFile, board: Board, options: BuildOptions, out: Path,
     settings: Mapping[str, str] | None = None, *, paths: Mapping[str, Path] | None = None, force: bool = False,
+    bindings: Sequence[str] = (),
 ) -> ProjectReport:  # fmt: skip
     """Writes a project of a kind for a model on a board into ``out``. In a folder that has one, generated files are
     written anew, and the user's are kept; ``force``: they are written anew too. ``paths`` are the files of a model of
-    several entries, by these.
+    several entries, by these; ``bindings`` the languages that it has a file for too.
 
     Raises:
-        UsageError: there is no such kind, the board's file does not say what it needs, the runtime has no start-up for
-            the board, or a file is in the way that was not generated.
+        UsageError: there is no such kind, it has no such bindings, the board's file does not say what it needs, the
+            runtime has no start-up for the board, or a file is in the way that was not generated.
         BuildError: the model cannot be compiled for the board.
     """
     kind = load_kind(kind_name)
+    for name in bindings:
+        if name not in kind.bindings:
+            has = f"it has {', '.join(kind.bindings)}" if kind.bindings else "leave it out"
+            raise UsageError(f"a project for {kind.title} has no bindings for {name}", where="--bindings", hint=has)
     place = _place(kind_name, kind, board, settings or {})
     if kind.runtime and (board.runtime.uart is None or board.runtime.timer is None or board.hosted):
         raise UsageError(
@@ -107,6 +112,8 @@ def new_project(
         options, built = placed, build_sources(file, board, replace(placed, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
     values["told"] = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
+    values["told"] += "".join(f" --bindings {name}" for name in bindings)
+    values["bindings"] = bindings
     options = replace(options, io=kind.io)
     added = maker_of(kind)(Making(kind, file, board, options, built, values["entries"], settings or {}))
     values |= added.values
