@@ -54,7 +54,7 @@ class LlmBuild:
 def build_model(
     path: Path, out: Path, *, context: int | None = None, chunk: int = CHUNK, name: str | None = None,
     threads: int | None = None, board: str = "host", force: bool = False, quantize: str | None = None,
-    cache: str = "f32",
+    cache: str = "f32", half_scales: bool = False,
 ) -> LlmBuild:  # fmt: skip
     """Builds a checkpoint into ``out``.
 
@@ -69,6 +69,7 @@ def build_model(
         force: whether files of the user's in the way are overwritten.
         quantize: "Q8_0" or "Q4_0" for matrices of floats, in any case; None for as they are.
         cache: what keys and values are kept in: "f32", "f16" or "int8" (``sdk.llm.decoder.Sizes``).
+        half_scales: whether activations are quantised as llama.cpp does it for Q4_0, Q4_1 and Q8_0, to compare with it.
 
     Raises:
         UsageError: a choice does not fit the model, or the checkpoint cannot be read.
@@ -81,7 +82,7 @@ def build_model(
     prefix = name or _prefix(path)
     if cache not in CACHES:
         raise UsageError(f"no caches of {cache!r}", hint=f"one of {', '.join(CACHES)}")
-    sizes = Sizes(positions, min(max(chunk, 2), positions), cache)
+    sizes = Sizes(positions, min(max(chunk, 2), positions), cache, half_scales)
 
     format = None if quantize is None else quantize.upper()
     quantised({}, format or "Q8_0")  # whether there is such a format

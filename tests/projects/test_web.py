@@ -18,11 +18,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import sdk
 from sdk.cli import run_command
+from sdk.codegen_c.js import js_dim
 from sdk.compiler.sym import Var, evaluate
 from sdk.compiler.sym.text import parse_dim
 from sdk.errors import BuildError
 from sdk.projects.wasm_data import share_memory, split_module
-from sdk.projects.web import js_dim
 from sdk.text import GENERATED
 
 ROOT = Path(__file__).resolve().parents[2]
