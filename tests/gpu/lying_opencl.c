@@ -110,9 +110,8 @@ int32_t clEnqueueNDRangeKernel(object_t q, object_t k, uint32_t dims, const size
     REAL(int32_t, "clEnqueueNDRangeKernel", (object_t, object_t, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t, const object_t *, object_t *));
     size_t fewer[3] = {items[0], items[1], items[2]};
     if (k == wrong && k != NULL) {
-        fewer[0] = local[0]; /* the first groups only */
-        fewer[1] = local[1];
-        fewer[2] = local[2];
+        fewer[0] = fewer[1] = fewer[2] = 1; /* the first item only */
+        local = NULL;
     }
     return to(q, k, dims, offset, fewer, local, n, list, event);
 }

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.codegen_c.c99.names import identifier
-from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, Groups, kernels_of
+from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, Groups, parts_of, work_items
 from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.codegen_c.spirv.kernel import make_kernel
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.gpus.lookup import gpu_for
 from sdk.errors import BuildError
 
 __all__ = ["OPERANDS", "WORDS", "Code", "Kernels", "Launch", "kernels"]
@@ -90,30 +91,32 @@ class Kernels:
     missing: Mapping[str, str]
 
 
-def _opencl(grid: Grid, name: str) -> Code:
+def _opencl(grid: Grid, name: str, aligned: frozenset[str]) -> Code:
     kernel = emit_kernel(grid.loops, name)
     return Code(kernel.name, grid, text=kernel.text + "\n")
 
 
-def _vulkan(grid: Grid, name: str) -> Code:
-    kernel = make_kernel(grid.loops)
+def _vulkan(grid: Grid, name: str, aligned: frozenset[str]) -> Code:
+    kernel = make_kernel(grid.loops, aligned=aligned)
     words = tuple(word for (word,) in struct.iter_unpack("<I", kernel.module))
     return Code(identifier(f"{name}_{grid.loops.name}"), grid, words=words, capabilities=kernel.capabilities)
 
 
-_PRINTERS: Final[Mapping[str, Callable[[Grid, str], Code]]] = {"opencl": _opencl, "vulkan": _vulkan}
+_PRINTERS: Final[Mapping[str, Callable[[Grid, str, frozenset[str]], Code]]] = {"opencl": _opencl, "vulkan": _vulkan}
 
 
-def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
+def kernels(
+    functions: Mapping[str, Loops], prefix: str, gpu: str, aligned: Mapping[str, frozenset[str]] | None = None
+) -> Kernels:
     """The kernels of loops functions for the driver ``gpu``. A function that cannot be one runs as C: ``missing`` says
-    why."""
+    why. ``aligned`` are the parameters of functions that begin at multiples of 16 bytes in every call."""
     codes: list[Code] = []
     known: dict[object, int] = {}
     of: dict[str, tuple[Launch, ...]] = {}
     missing: dict[str, str] = {}
     for name, loops in functions.items():
         try:
-            made = _made(loops, prefix, gpu)
+            made = _made(loops, prefix, gpu, (aligned or {}).get(name, frozenset()))
         except BuildError as error:
             missing[name] = error.message if error.why is None else f"{error.message}: {error.why}"
             continue
@@ -133,16 +136,27 @@ def _named(code: Code, name: str) -> Code:
     return replace(code, name=name, text=code.text.replace(code.name, name))
 
 
-def _made(loops: Loops, prefix: str, gpu: str) -> list[Code]:
-    made = []
-    grids = kernels_of(loops)
-    for grid in grids:
-        code = _PRINTERS[gpu](replace(grid, loops=replace(grid.loops, name="gpu_kernel")), prefix)
-        if code.operands > OPERANDS:
-            raise BuildError(f"a kernel of {code.operands} buffers, at most {OPERANDS} are sure to be allowed")
-        if code.operands + code.numbers > WORDS:
-            raise BuildError(f"a kernel of {code.operands + code.numbers} numbers, at most {WORDS} are")
-        if code.local_bytes > LOCAL_BYTES:
-            raise BuildError(f"a group would share {code.local_bytes} bytes, {LOCAL_BYTES} are sure to be there")
-        made.append(code)
-    return made
+def _made(loops: Loops, prefix: str, gpu: str, aligned: frozenset[str]) -> list[Code]:
+    """The kernels of a function."""
+    return [_scheduled(part, prefix, gpu, aligned) for part in parts_of(loops)]
+
+
+def _scheduled(part: Loops, prefix: str, gpu: str, aligned: frozenset[str]) -> Code:
+    """A kernel as the first of its schedules has it that the language has a form of; the last is the plain nest."""
+    for machine in gpu_for(gpu).variants:
+        try:
+            return _printed(work_items(part, machine, aligned), prefix, gpu, aligned)
+        except BuildError:
+            continue
+    return _printed(work_items(part), prefix, gpu, aligned)
+
+
+def _printed(grid: Grid, prefix: str, gpu: str, aligned: frozenset[str]) -> Code:
+    code = _PRINTERS[gpu](replace(grid, loops=replace(grid.loops, name="gpu_kernel")), prefix, aligned)
+    if code.operands > OPERANDS:
+        raise BuildError(f"a kernel of {code.operands} buffers, at most {OPERANDS} are sure to be allowed")
+    if code.operands + code.numbers > WORDS:
+        raise BuildError(f"a kernel of {code.operands + code.numbers} numbers, at most {WORDS} are")
+    if code.local_bytes > LOCAL_BYTES:
+        raise BuildError(f"a group would share {code.local_bytes} bytes, {LOCAL_BYTES} are sure to be there")
+    return code

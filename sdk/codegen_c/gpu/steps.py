@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.codegen_c.c99.weights import Weights
@@ -13,15 +13,18 @@ from sdk.compiler.ir.loops import Block, Buffer, For, Load, Loops, Param, Store
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait
 from sdk.compiler.ir.types import DType, dtype
+from sdk.compiler.ir.walk import substitute_dims
 from sdk.compiler.memory.effects import extern_outputs
 from sdk.compiler.memory.inplace import may_take_over
-from sdk.compiler.sym import Dim, Var, floordiv, prove_eq, prove_ge, substitute
+from sdk.compiler.sym import Dim, Var, floordiv, grain, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
 __all__ = [
     "Constants",
     "Operand",
     "Step",
+    "aligned_of",
+    "all_rows",
     "check_plan",
     "constants",
     "copying",
@@ -35,6 +38,7 @@ STATE: Final = 1
 SCRATCH: Final = 2  # of the device alone: what work items have no room for
 CONSTANTS: Final = 3
 SHARD: Final = 128 << 20  # bytes of a buffer of constants: what many drivers show a kernel of one
+VECTOR: Final = 16  # bytes of the widest vector that kernels read at once
 _ALIGN: Final = 256  # of constants: what the strictest drivers want of an offset
 
 
@@ -109,16 +113,53 @@ def copying(kind: DType) -> Loops:
 
 
 def functions_of(module: Module) -> dict[str, Loops]:
-    """What kernels are made of: the functions that plans call, and those that copy."""
+    """What kernels are made of: the functions that plans call, those that no call gives a part of the rows for all of
+    them; and those that copy."""
     out: dict[str, Loops] = {}
+    parts = {s.callee for p in module.plans.values() for s in p.body if isinstance(s, PlanCall) and _is_part(module, s)}
     for plan in module.plans.values():
         for stmt in plan.body:
             if isinstance(stmt, PlanCall) and not stmt.extern:
-                out[stmt.callee] = module.loops[stmt.callee]
+                loops = module.loops[stmt.callee]
+                out[stmt.callee] = loops if stmt.callee in parts else all_rows(loops)
             elif isinstance(stmt, Copy):
                 kind = _copied(plan, stmt)
                 out[_copy_name(kind)] = copying(kind)
     return out
+
+
+def _is_part(module: Module, call: PlanCall) -> bool:
+    """Whether a call computes some of the rows."""
+    if call.extern or call.rows is None or (rows := module.loops[call.callee].rows) is None:
+        return False
+    env = dict(zip(module.loops[call.callee].dims, call.dims, strict=True))
+    return call.rows != (0, substitute(rows.extent, env))
+
+
+def all_rows(loops: Loops) -> Loops:
+    """The function where it computes all rows."""
+    if loops.rows is None:
+        return loops
+    env: dict[Var, Dim] = {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent}
+    return replace(loops, body=substitute_dims(loops.body, env))
+
+
+def aligned_of(module: Module) -> dict[str, frozenset[str]]:
+    """Of each function the parameters that begin at multiples of ``VECTOR`` bytes in all calls."""
+    out: dict[str, frozenset[str]] = {}
+    for plan in module.plans.values():
+        for stmt in plan.body:
+            if not isinstance(stmt, PlanCall) or stmt.extern:
+                continue
+            held = zip(module.loops[stmt.callee].params, map(plan.buffer, stmt.args), strict=True)
+            fine = frozenset(p.buffer.name for p, b in held if _is_aligned(plan, b))
+            out[stmt.callee] = out.get(stmt.callee, fine) & fine
+    return out
+
+
+def _is_aligned(plan: Plan, buffer: PlanBuffer) -> bool:
+    """Constants begin where ``constants`` puts them."""
+    return plan.region(buffer.region).kind == "const" or grain(buffer.offset) % VECTOR == 0
 
 
 def _copied(plan: Plan, stmt: Copy) -> DType:
@@ -142,9 +183,7 @@ def steps_of(module: Module, plan: Plan, kernels: Kernels, weights: Weights, pla
     )
 
 
-def _operand(
-    plan: Plan, buffer: PlanBuffer, weights: Weights, places: Constants, reads: bool, writes: bool
-) -> Operand:
+def _operand(plan: Plan, buffer: PlanBuffer, weights: Weights, places: Constants, reads: bool, writes: bool) -> Operand:
     kind, size = plan.region(buffer.region).kind, buffer.type.nbytes
     if buffer.ring is not None:
         raise BuildError(f"buffer {buffer.name} keeps its last {buffer.ring} rows, which kernels have no form of")
@@ -157,9 +196,7 @@ def _operand(
     return Operand(region, offset, size, buffer.type.dtype, reads, writes)
 
 
-def _call(
-    module: Module, plan: Plan, call: PlanCall, kernels: Kernels, weights: Weights, places: Constants
-) -> Step:
+def _call(module: Module, plan: Plan, call: PlanCall, kernels: Kernels, weights: Weights, places: Constants) -> Step:
     if call.extern:
         written = extern_outputs(module, plan)[call.index]
         operands = [_operand(plan, plan.buffer(n), weights, places, True, n in written) for n in call.args]
