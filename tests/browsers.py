@@ -15,17 +15,20 @@ LONG = 120  # seconds: the machine may be busy
 DESK, PHONE = (1280, 900), (390, 844)
 LOOKS = ((DESK, "light"), (PHONE, "dark"), (DESK, "dark"), (PHONE, "light"))
 _ARGUMENTS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-background-networking", "--disable-extensions", "--use-fake-device-for-media-stream",
     "--use-fake-ui-for-media-stream", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost",
 )  # fmt: skip
+_WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
 
 
 @contextmanager
-def started(profile: Path) -> Iterator[webdriver.Chrome]:
-    """Chromium with a profile in a folder; it keeps what pages say on their consoles."""
+def started(profile: Path, webgpu: bool = False) -> Iterator[webdriver.Chrome]:
+    """Chromium with a profile in a folder; it keeps what pages say on their consoles. With ``webgpu`` pages have an
+    adapter, which is SwiftShader: a GPU on the processor."""
     options = webdriver.ChromeOptions()
-    for argument in (*_ARGUMENTS, f"--user-data-dir={profile}"):
+    more = _WEBGPU if webgpu else ("--disable-gpu",)
+    for argument in (*_ARGUMENTS, *more, f"--user-data-dir={profile}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     programs = [shutil.which(name) for name in ("chromium", "chromedriver")]

@@ -35,8 +35,8 @@ def new() -> None:
 
 
 def _make(
-    kind: str, model: options.Model, board: str | None, out: Path | None, settings: tuple[str, ...], force: bool,
-    as_json: bool, **compile_options: Any,
+    kind: str, model: options.Model, board: str | None, out: Path | None, settings: tuple[str, ...],
+    bindings: tuple[str, ...], force: bool, as_json: bool, **compile_options: Any,
 ) -> None:  # fmt: skip
     from sdk.projects.kinds import load_kind
     from sdk.projects.make import new_project
@@ -49,6 +49,7 @@ def _make(
     report = new_project(
         kind, file, target, options.make_options(**compile_options), out or Path(f"{stem}-{kind}"),
         options.parse_settings(settings), paths=model if isinstance(model, dict) else None, force=force,
+        bindings=bindings,
     )  # fmt: skip
     if as_json:
         output.print_json(report.to_json())
@@ -76,6 +77,10 @@ def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--force", is_flag=True, help="Write the files that are yours anew too."),
         click.option(
             "--set", "settings", multiple=True, metavar="KEY=VALUE", help="What it is called where it is built."
+        ),
+        click.option(
+            "--bindings", multiple=True, type=click.Choice(["dart", "rn"]),
+            help="A file for another language too: Dart, or React Native.",
         ),
         click.option("-o", "--out", type=options.FILE, help="Folder to write (default: NAME-KIND)."),
         options.any_board_option,

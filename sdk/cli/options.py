@@ -133,8 +133,8 @@ def build_options(function: F) -> F:
                 shell_complete=complete.backend_names,
             ),
             click.option(
-                "--gpu", type=click.Choice(["opencl", "vulkan", "auto"]),
-                help="Have a GPU do the work, by way of this interface; auto: where it is faster.",
+                "--gpu", type=click.Choice(["opencl", "vulkan", "webgpu", "auto"]),
+                help="Have a GPU do the work, by way of this interface; auto: where it is faster; webgpu: in pages.",
             ),
             click.option(
                 "--toolchain", metavar="NAME", default="auto", show_default=True,

@@ -52,6 +52,11 @@ def link_agent(
             hint="build with the weights in the program: leave out --weights file",
         )
     how, target = runtime_of(sources.backend), target_of(board, options)
+    if options.gpu == "webgpu":
+        raise UsageError(
+            "a program of its own has no WebGPU", why="browsers have it",
+            hint="sdk new web MODEL --gpu webgpu makes a page that runs the model there",
+        )  # fmt: skip
     toolchain = toolchain_for(target, options.toolchain)
     place = placed(board, device)
     runtime, defines, script = runtime_parts(how, place, options)

@@ -163,6 +163,12 @@ def build_libraries(model: ModelFile | Path, board: Board, options: BuildOptions
 def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:
     board = job.board
     target = target_of(board, job.options).for_libraries
+    if job.options.weights == "file" and (target.android or target.apple):
+        raise UsageError(
+            f"a library for {board.name} has its weights in itself",
+            why="to map a file takes headers of the system, which come with its own compiler",
+            hint="leave out --weights file; or leave out --emit lib, and compile the C there",
+        )
     toolchain = toolchain_for(target, job.options.toolchain)
     key = digest("library", toolchain.version(), repr(target), built.sources.key)
     name = built.sources.prefix

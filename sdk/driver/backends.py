@@ -30,6 +30,12 @@ def backend_for(board: Board, options: BuildOptions) -> Backend:
     if (options.gpu is None) == (backend.kernels == "plain"):
         which = "wants to know for what" if options.gpu is None else "makes no kernels beside C"
         raise UsageError(f"the {backend.name} backend {which}", hint="--gpu opencl or --gpu vulkan, without --backend")
+    if options.gpu is not None and (options.gpu == "webgpu") != (board.core.arch == "wasm"):
+        raise UsageError(
+            f"--gpu {options.gpu} has no part in code for {board.name}",
+            why="browsers have WebGPU, and no other interface of GPUs",
+            hint="sdk new web MODEL --gpu webgpu makes a page" if options.gpu == "webgpu" else "--gpu webgpu",
+        )
     why = backend.refuses(board)
     if why is not None:
         flag = "gpu" if options.backend is None else "backend"

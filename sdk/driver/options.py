@@ -19,7 +19,8 @@ __all__ = ["OBJECTIVES", "BuildOptions"]
 MAX_THREADS = 64  # of the runtime's pool
 LEAST_WATCHDOG: Final = 100  # ms: the agent itself needs some to answer
 OPTS: Final = ("time", "size")
-GPUS: Final = ("opencl", "vulkan")
+GPUS: Final = ("opencl", "vulkan")  # interfaces that a program drives; a page has one of its own
+PAGES: Final = "webgpu"
 OBJECTIVES: Final = ("time", "min")
 IOS: Final = ("arena", "caller")
 CHECKS: Final = ("sample", "full")
@@ -47,7 +48,7 @@ class BuildOptions:
     say how custom operators are imported, or what these say: they are run; ``safetensors`` are files of tensors that
     take the place of those of the model by their names, or what is in these; ``watchdog`` are the ms after which the
     board's watchdog restarts it where an operation or the agent hangs (None: it is not started); ``gpu`` is the
-    interface of GPUs that kernels are made for, "opencl" or "vulkan" (None: the processor runs all).
+    interface of GPUs that kernels are made for, "opencl", "vulkan" or "webgpu" (None: the processor runs all).
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -82,8 +83,8 @@ class BuildOptions:
             raise UsageError(f"inputs and outputs cannot lie in {self.io!r}", hint=f"use {' or '.join(IOS)}")
         if self.check not in CHECKS:
             raise UsageError(f"no check is called {self.check!r}", hint=f"use {' or '.join(CHECKS)}")
-        if self.gpu is not None and self.gpu not in GPUS:
-            raise UsageError(f"no interface of GPUs is called {self.gpu!r}", hint=f"use {' or '.join(GPUS)}")
+        if self.gpu is not None and self.gpu not in (*GPUS, PAGES):
+            raise UsageError(f"no interface of GPUs is called {self.gpu!r}", hint=f"use {', '.join(GPUS)} or {PAGES}")
         if self.opt not in OPTS:
             raise UsageError(f"code is not made for {self.opt!r}", hint=f"use {' or '.join(OPTS)}")
         if self.weights not in PLACES:

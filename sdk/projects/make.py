@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cache
@@ -70,18 +70,29 @@ class ProjectReport:
 def new_project(
     kind_name: str, model: Path | ModelFile, board: Board, options: BuildOptions, out: Path,
     settings: Mapping[str, str] | None = None, *, paths: Mapping[str, Path] | None = None, force: bool = False,
+    bindings: Sequence[str] = (),
 ) -> ProjectReport:  # fmt: skip
     """Writes a project of a kind for a model on a board into ``out``. In a folder that has one, generated files are
     written anew, and the user's are kept; ``force``: they are written anew too. ``paths`` are the files of a model of
-    several entries, by these.
+    several entries, by these; ``bindings`` the languages that it has a file for too.
 
     Raises:
-        UsageError: there is no such kind, the board's file does not say what it needs, the runtime has no start-up for
-            the board, or a file is in the way that was not generated.
+        UsageError: there is no such kind, it has no such bindings, the board's file does not say what it needs, the
+            runtime has no start-up for the board, or a file is in the way that was not generated.
         BuildError: the model cannot be compiled for the board.
     """
     kind = load_kind(kind_name)
+    for name in bindings:
+        if name not in kind.bindings:
+            has = f"it has {', '.join(kind.bindings)}" if kind.bindings else "leave it out"
+            raise UsageError(f"a project for {kind.title} has no bindings for {name}", where="--bindings", hint=has)
     place = _place(kind_name, kind, board, settings or {})
+    gpu = options.gpu == "webgpu"
+    if gpu and kind.adds != "web":
+        raise UsageError(
+            f"--gpu webgpu has no part in a project for {kind.title}", why="browsers have WebGPU",
+            hint="sdk new web, or leave it out",
+        )  # fmt: skip
     if kind.runtime and (board.runtime.uart is None or board.runtime.timer is None or board.hosted):
         raise UsageError(
             f"the runtime has no start-up for {board.name} itself",
@@ -100,6 +111,7 @@ def new_project(
             why="its start-up, which maps the flash chip, is not ours",
             hint="leave it out; kinds firmware and cmake take it",
         )
+    options = replace(options, gpu=None) if gpu else options  # beside what runs where there is none
     file = read_model_file(model, options.importers, options.tensors)
     built = build_sources(file, board, replace(options, io=kind.io))
     placed = place_weights(kind, options, built)
@@ -107,8 +119,10 @@ def new_project(
         options, built = placed, build_sources(file, board, replace(placed, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
     values["told"] = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
+    values["told"] += "".join(f" --bindings {name}" for name in bindings) + (" --gpu webgpu" if gpu else "")
+    values["bindings"] = bindings
     options = replace(options, io=kind.io)
-    added = maker_of(kind)(Making(kind, file, board, options, built, values["entries"], settings or {}))
+    added = maker_of(kind)(Making(kind, file, board, options, built, values["entries"], settings or {}, gpu))
     values |= added.values
     given = paths or {"": file.path}
     values["model_path"] = " ".join(f"{name}={at}" if name else at for name, at in _from(out, given))

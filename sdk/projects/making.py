@@ -20,7 +20,7 @@ __all__ = ["Added", "Making"]
 @dataclass(frozen=True)
 class Making:
     """A project that is being made: its kind, the model's file, board and options, the build, its entries, and what the
-    user set."""
+    user set. With ``gpu`` a page runs the model on WebGPU where it can."""
 
     kind: Kind
     file: ModelFile
@@ -29,6 +29,7 @@ class Making:
     built: Built
     entries: Sequence[Entry]
     settings: Mapping[str, str]
+    gpu: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from sdk.compiler.sym import Dim, Var, free_vars
-from sdk.compiler.sym.dim import Func
+from sdk.codegen_c.js import js_dim
+from sdk.compiler.sym import free_vars
 from sdk.driver.built import BuiltEntry
 from sdk.driver.targets import target_of
 from sdk.errors import BuildError, UsageError
@@ -21,7 +21,7 @@ from sdk.projects.making import Added, Making
 from sdk.projects.web_modules import web_modules
 from sdk.text import printable, wire_name
 
-__all__ = ["js_dim", "web_files"]
+__all__ = ["web_files"]
 
 _ARRAYS: Final = {
     "I8": "Int8Array", "U8": "Uint8Array", "I16": "Int16Array", "U16": "Uint16Array", "I32": "Int32Array",
@@ -54,7 +54,10 @@ def web_files(making: Making) -> Added:
     cases, tensors = golden_files(golden_cases(making.file, options, built))
     licences = _licences()
     web = {
-        **plain, "relaxed": relaxed, "engines": " | ".join(f"'{one['engine']}'" for one in (plain, relaxed) if one),
+        **plain, "relaxed": relaxed, "gpu": making.gpu,
+        "engines": " | ".join(
+            f"'{one}'" for one in (*(("webgpu",) if making.gpu else ()), *(k["engine"] for k in (plain, relaxed) if k))
+        ),
         "package": re.sub(r"[^a-z0-9_-]+", "-", m.lower()),
         "licences": sorted(licences), "golden_bytes": len(tensors),
         "init": _bound(str(built.sources.agent[f"{m}_glue.c"]), m),
@@ -110,27 +113,6 @@ def _port(port: Port, name: str, own: BuiltEntry) -> dict[str, Any]:
         "computed": fresh, "scale": port.scale, "zero": int(port.zero) if port.scale else 0, "meaning": port.meaning,
         "example": port.elements, "fixed": not any(free_vars(dim) for dim in shape),
     }  # fmt: skip
-
-
-def js_dim(dim: Dim) -> str:
-    """A dim as JavaScript that computes it from the properties of ``d``."""
-    if isinstance(dim, int):
-        return str(dim)
-    terms = [_js_term(term, coefficient) for term, coefficient in dim.terms]
-    return " + ".join([*terms, *([str(dim.const)] if dim.const else [])]).replace("+ -", "- ")
-
-
-def _js_term(term: Any, coefficient: int) -> str:
-    factors = [_js_factor(factor) if power == 1 else f"{_js_factor(factor)} ** {power}" for factor, power in term]
-    return " * ".join([*([str(coefficient)] if coefficient != 1 else []), *factors])
-
-
-def _js_factor(factor: Var | Func) -> str:
-    if isinstance(factor, Var):
-        plain = re.fullmatch(r"[A-Za-z_]\w*", factor.name, re.ASCII)
-        return f"d.{factor.name}" if plain else f"d[{json.dumps(factor.name)}]"
-    a, b = js_dim(factor.a), js_dim(factor.b)
-    return f"Math.floor(({a}) / ({b}))" if factor.name == "floordiv" else f"Math.{factor.name}({a}, {b})"
 
 
 def _licences() -> Mapping[str, str]:

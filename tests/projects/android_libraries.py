@@ -35,10 +35,10 @@ def link_android(project: Path, m: str, abi: str, folder: Path) -> Path:
     own = text.replace("${CMAKE_CURRENT_SOURCE_DIR}", str(cpp))
     flags = re.findall(r"^    (-Wl,\S+)$", own, re.MULTILINE)
     assert len(flags) >= 4
-    options = re.search(rf"target_compile_options\({m} PRIVATE (.*)\)", text)
+    options = re.search(rf"target_compile_options\({m}_c PRIVATE (.*)\)", text)
     assert options is not None
     sources = [cpp / "jni.c", cpp / f"{m}_session.c", *(cpp / abi / name for name in listed)]
-    include = [f"-I{_BIONIC}", f"-I{cpp}", f"-I{cpp / abi}"]
+    include = [f"-I{_BIONIC}", f"-I{cpp / 'include'}", f"-I{cpp / abi}"]
     out = folder / f"lib{m}.so"
     # as the NDK does: what a processor does not divide, a library in each library does
     end = ["-lcompiler_rt", "-shared", f"-Wl,-soname,{out.name}", *flags, "-o", out]

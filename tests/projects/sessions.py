@@ -20,7 +20,7 @@ def compiled(folder: Path, m: str, out: Path, gcc: str) -> ctypes.CDLL:
     """The session of an app as a library of this machine; ``folder`` holds a folder for each instruction set."""
     own = folder / ABIS[platform.machine()]
     sources = [folder / f"{m}_session.c", *own.glob("*.c"), *own.glob("*.S")]
-    return _linked(gcc, [*FLAGS[own.name], f"-I{folder}", f"-I{own}"], sources, out)
+    return _linked(gcc, [*FLAGS[own.name], f"-I{folder / 'include'}", f"-I{own}"], sources, out)
 
 
 def compiled_package(folder: Path, out: Path, gcc: str) -> ctypes.CDLL:

@@ -100,7 +100,7 @@ def test_entries(tmp_path: Path, need_tool) -> None:
     folder = tmp_path / "p" / "model" / "src" / "main"
     kotlin = (folder / "kotlin" / "Model.kt").read_text()
     assert "@JvmField public val `in`: ByteBuffer,\n        @JvmField public val in_: Int," in kotlin
-    assert re.search(r'"when_x\w*", ElementType.FLOAT32', kotlin)
+    assert re.search(r'"when_x\w*",\s+ElementType.FLOAT32', kotlin)
     assert "Model.FunInputs(`in` = `in`, in_ = 3)" in (tmp_path / "p" / "README.md").read_text()
     one = Session(compiled(folder / "cpp", "hz", tmp_path / "hz.so", need_tool("gcc")), "hz")
     x = np.array([[-1, 2, -3, 4]] * 3, np.float32)
@@ -142,6 +142,13 @@ def test_libraries_without_an_ndk(tmp_path: Path, board: str, machine: str) -> N
     assert lacks <= {"memcpy", "memmove", "memset"}
     with (tmp_path / "libnet.so").open("rb") as file:
         assert ELFFile(file)["e_machine"] == machine
+
+
+@pytest.mark.parametrize("board", ["android-arm64", "ios-arm64"])
+def test_a_library_has_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str], board: str) -> None:
+    line = ["build", str(DIGITS), "--board", board, "--emit", "lib", "--weights", "file", "-o", str(tmp_path / "p")]
+    assert run_command(line) == 2
+    assert f"a library for {board} has its weights in itself" in capsys.readouterr().err
 
 
 def test_build_files_agree(project: Path) -> None:

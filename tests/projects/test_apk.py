@@ -69,7 +69,10 @@ def test_an_apk(tmp_path: Path, need_tool) -> None:
         assert symbols_of(library)[0] == {"JNI_OnLoad"}
         stored[f"lib/{abi}/{library.name}"] = library.read_bytes()
     assets = sorted((project / "model" / "src" / "main" / "assets").iterdir())
-    assert len(assets) == 3
+    headers = "".join(path.read_text() for path in (project / "model" / "src" / "main" / "cpp").rglob("digits.h"))
+    hashes = re.findall(r'_WEIGHTS_SHA256 "(\w{16})', headers)
+    assert len(hashes) == len(TARGETS)
+    assert {path.name for path in assets} == {f"digits-{sha}.weights" for sha in hashes}
     weights = {f"assets/{path.name}": path.read_bytes() for path in assets}
     dex = dexed(project, kotlin(tmp_path / "coroutines"), tmp_path)
     plain, signed = tmp_path / "plain.apk", tmp_path / "signed.apk"

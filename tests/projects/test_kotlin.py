@@ -79,7 +79,7 @@ def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
         "words": App(two_entries(tmp_path), 2 * 4, "runFun(Model.FunInputs(inputs[0], 2)).when_x", "2"),
     }
     for name, app in apps.items():
-        line = ["new", "android", *app.model, "--name", name, "--set", f"package=org.acme.{name}"]
+        line = ["new", "android", *app.model, "--name", name, "--set", f"package=org.acme.{name}", "--bindings", "rn"]
         assert run_command([*line, "-o", str(tmp_path / name)]) == 0
         put_checks(tmp_path / name, name, app)
         link(tmp_path / name, need_tool("cmake"), need_tool("gcc"), java)
@@ -89,7 +89,7 @@ def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
         for path in (tmp_path / name).rglob("*.kt")
         if path.name not in ("GoldenTest.kt", "MainActivity.kt")  # which want Android's libraries
     ]
-    sources += [SOURCES / f"{name}.kt" for name in ANDROID]
+    sources += [*(SOURCES / f"{name}.kt" for name in ANDROID), *(SOURCES / "react").glob("*.kt")]
     classes = tools.compile(tmp_path / "whole", sources, tmp_path / "classes")
     properties = with_weights(tmp_path / "mapped", 128)
 

@@ -18,11 +18,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import sdk
 from sdk.cli import run_command
+from sdk.codegen_c.js import js_dim
 from sdk.compiler.sym import Var, evaluate
 from sdk.compiler.sym.text import parse_dim
 from sdk.errors import BuildError
 from sdk.projects.wasm_data import share_memory, split_module
-from sdk.projects.web import js_dim
 from sdk.text import GENERATED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -380,7 +380,7 @@ def test_a_keyword_model_is_small(make: Any, models: Path) -> None:
 def test_the_users_files_stay(make: Any) -> None:
     out = make(DIGITS)
     changed = ["README.md", "package.json", ".github/workflows/build.yml", ".gitignore", "index.html", "sw.js"]
-    changed += ["serve.js", "demo/app.js", "demo/inputs.js", "demo/style.css"]
+    changed += ["serve.js", "demo/app.js", "demo/features.js", "demo/inputs.js", "demo/style.css"]
     for name in changed:
         (out / name).write_text(f"{(out / name).read_text()}\n")
     (out / "demo" / "mine.js").write_text("// mine\n")

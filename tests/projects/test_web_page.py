@@ -77,6 +77,10 @@ const chosen = document.querySelector(arguments[0]);
 chosen.value = arguments[1];
 chosen.dispatchEvent(new Event('change'));
 """
+FEATURES = """
+const [sound, frames, count, options, done] = arguments;
+import('/demo/features.js').then((m) => done([...m.features(sound, frames, count, options)]));
+"""
 STARTED = "return document.querySelector('fieldset button').textContent"
 WIDE = "return [document.scrollingElement.scrollWidth, innerWidth]"
 
@@ -159,26 +163,62 @@ def test_the_page_of_two_entries(browser: webdriver.Chrome, tmp_path: Path, need
         assert said(browser) == []
 
 
-def test_the_microphone_of_a_model_of_sound(browser: webdriver.Chrome, tmp_path: Path, need_tool) -> None:
-    """What is heard, which the browser makes up, gets to the model as 8,000 samples."""
+def test_the_microphone_of_models_of_sound(browser: webdriver.Chrome, tmp_path: Path, need_tool) -> None:
+    """What is heard, which the browser makes up, gets to one model as 8,000 samples and to the other as features."""
     need_tool("node")
     nodes = [helper.make_node("Abs", ["audio"], ["m"]), helper.make_node("ReduceMax", ["m"], ["loud"], keepdims=0)]
-    ends = ("audio", [1, 8000]), ("loud", [])
-    told = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name, shape in ends]
-    graph = helper.make_graph(nodes, "g", *told)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "loud.onnx")
-    assert run_command(["new", "web", str(tmp_path / "loud.onnx"), "-o", str(tmp_path / "p")]) == 0
+    saved(tmp_path / "loud.onnx", nodes, ("audio", [1, 8000]), ("loud", []))
+    shape = [1, 49, 10, 1]
+    saved(tmp_path / "heard.onnx", [helper.make_node("Neg", ["x"], ["y"])], ("x", shape), ("y", shape))
+    models = [f"{name}={tmp_path / name}.onnx" for name in ("loud", "heard")]
+    assert run_command(["new", "web", *models, "--name", "sound", "-o", str(tmp_path / "p")]) == 0
     with served(tmp_path / "p") as address:
         browser.get(address)
         until(browser, "status", "Ready")
-        browser.execute_script(CHOOSE, "fieldset select", "Microphone")
-        browser.execute_script(RECORD)
-        WebDriverWait(browser, LONG).until(lambda _: "Recorded 8000 samples" in browser.execute_script(NOTES))
-        press(browser, "run")
-        until(browser, "outputs", "loud []")
-        assert 0 < float(browser.execute_script("return document.querySelector('pre').textContent")) <= 1.1
+        for entry, samples, output in (("loud", 8000, "loud []"), ("heard", 15840, "y [1, 49, 10, 1]")):
+            browser.execute_script(CHOOSE, "#entries select", entry)
+            browser.execute_script(CHOOSE, "fieldset select", "Microphone")
+            browser.execute_script(RECORD)
+            words = f"Recorded {samples} samples"
+            WebDriverWait(browser, LONG).until(lambda _, words=words: words in browser.execute_script(NOTES))
+            press(browser, "run")
+            until(browser, "outputs", output)
+            shown = browser.execute_script("return document.querySelector('pre').textContent")
+            numbers = [float(number) for number in shown.split(",")]
+            if entry == "loud":
+                assert 0 < numbers[0] <= 1.1
+            else:
+                assert len(numbers) == 490
+                assert np.std(numbers) > 0.1
+            assert browser.execute_script(UNNAMED) == []
         assert said(browser) == []
+        sound = np.random.default_rng(4).standard_normal(15840) * np.linspace(0.01, 0.5, 15840)
+        for count, options in ((10, (30, 20, 40, 20, 4000)), (40, (25, 10, 40, 60, 7600))):
+            told = dict(zip(("windowMs", "stepMs", "bands", "low", "high"), options, strict=True)) | {"rate": 16000}
+            found = browser.execute_async_script(FEATURES, sound.tolist(), 49, count, told)
+            np.testing.assert_allclose(np.reshape(found, (49, count)), cepstra(sound, count, *options), atol=2e-3)
+
+
+def saved(path: Path, nodes: list[onnx.NodeProto], *ends: tuple[str, list[int]]) -> None:
+    """Writes a model of floats with one input and one output."""
+    told = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name, shape in ends]
+    graph = helper.make_graph(nodes, "g", *told)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def cepstra(sound: np.ndarray, count: int, window_ms: int, step_ms: int, bands: int, low: int, high: int) -> np.ndarray:
+    """The features of 49 frames of 16 kHz by their definitions: a matrix for each step."""
+    window, step = 16 * window_ms, 16 * step_ms
+    size = 512
+    frames = np.stack([sound[k * step : k * step + window] for k in range(49)])
+    spectrum = np.abs(np.fft.rfft(frames * np.hanning(window + 1)[:-1], size))
+    at = 2595 * np.log10(1 + np.fft.rfftfreq(size, 1 / 16000) / 700)
+    edges = np.linspace(*(2595 * np.log10(1 + f / 700) for f in (low, high)), bands + 2)
+    filters = np.stack([np.interp(at, edges[k : k + 3], [0, 1, 0], 0, 0) for k in range(bands)])
+    filters[:, 0] = 0
+    logs = np.log(spectrum @ filters.T + 1e-6)
+    grid = np.outer(np.arange(bands), 2 * np.arange(bands) + 1)
+    return logs @ (np.sqrt(2 / bands) * np.cos(np.pi * grid / (2 * bands))).T[:, :count] if count < bands else logs
 
 
 def test_threads_in_a_page(browser: webdriver.Chrome, tmp_path: Path, need_tool) -> None:

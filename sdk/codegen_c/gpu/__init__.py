@@ -17,8 +17,9 @@ __all__ = ["BACKEND"]
 
 def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions) -> Emitted:
     from sdk.codegen_c.gpu.files import emit
+    from sdk.codegen_c.gpu.webgpu import emit as emit_webgpu
 
-    return emit(module, prefix, isa=isa, options=options)
+    return (emit_webgpu if options.gpu == "webgpu" else emit)(module, prefix, isa=isa, options=options)
 
 
 def _hooks(prefix: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from sdk.compiler.ir.module import Module
 from sdk.errors import BuildError
 from sdk.resources import data_dir
 
-__all__ = ["codes_file", "emit"]
+__all__ = ["codes_file", "emit", "made_kernels"]
 
 # Files of the runtime: those for every driver, and the drivers.
 _PARTS: Final = ("include/*.h", "src/sdk_rt_gpu_inside.h", "src/gpu.c", "src/gpu_model*.c")
@@ -35,19 +35,30 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     Raises:
         BuildError: a plan is not recorded, or what the C backend raises.
     """
-    for plan in module.plans.values():
-        check_plan(plan)
+    made = made_kernels(module, prefix, options)
     api = Interface(module, prefix, options)
     weights = collect(module, prefix)
-    made, places = kernels(functions_of(module), prefix, options.gpu, aligned_of(module)), constants(weights)
-    if not made.codes:
-        why = "; ".join(f"{name.strip()}: {text}" for name, text in made.missing.items()) or "no operator is left"
-        raise BuildError("nothing of the model runs on a GPU", why=why, hint="leave out --gpu")
+    places = constants(weights)
     printer = partial(GpuRunPrinter, kernels=made, places=places)
     out = emit_c(module, prefix, isa=isa, options=options, printer=printer, more=_functions(api, weights, made, places))
     head = banner(api.options, f"{prefix}: kernels.")
     own = {f"{prefix}_gpu.c": codes_file(prefix, made, head), **_runtime(options.gpu)}
     return replace(out, files={**out.files, **own})
+
+
+def made_kernels(module: Module, prefix: str, options: EmitOptions) -> Kernels:
+    """The kernels of a module for the interface that ``options.gpu`` names.
+
+    Raises:
+        BuildError: a plan is not recorded, or nothing has a kernel.
+    """
+    for plan in module.plans.values():
+        check_plan(plan)
+    made = kernels(functions_of(module), prefix, options.gpu, aligned_of(module))
+    if not made.codes:
+        why = "; ".join(f"{name.strip()}: {text}" for name, text in made.missing.items()) or "no operator is left"
+        raise BuildError("nothing of the model runs on a GPU", why=why, hint="leave out --gpu")
+    return made
 
 
 def _runtime(gpu: str) -> dict[str, str]:

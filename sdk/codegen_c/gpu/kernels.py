@@ -12,6 +12,7 @@ from sdk.codegen_c.c99.names import identifier
 from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, Groups, parts_of, work_items
 from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.codegen_c.spirv.kernel import make_kernel
+from sdk.codegen_c.wgsl.kernel import make_kernel as make_wgsl
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import walk
@@ -105,7 +106,15 @@ def _vulkan(grid: Grid, name: str, aligned: frozenset[str]) -> Code:
     return Code(identifier(f"{name}_{grid.loops.name}"), grid, words=words, capabilities=kernel.capabilities)
 
 
-_PRINTERS: Final[Mapping[str, Callable[[Grid, str, frozenset[str]], Code]]] = {"opencl": _opencl, "vulkan": _vulkan}
+def _webgpu(grid: Grid, name: str, aligned: frozenset[str]) -> Code:
+    """The kernel as it is with all operands in one buffer: where they lie is known of each call."""
+    kernel = make_wgsl(grid.loops, (0,) * len(grid.loops.params), grid.local)
+    return Code(identifier(f"{name}_{grid.loops.name}"), grid, text=kernel.text)
+
+
+_PRINTERS: Final[Mapping[str, Callable[[Grid, str, frozenset[str]], Code]]] = {
+    "opencl": _opencl, "vulkan": _vulkan, "webgpu": _webgpu,
+}  # fmt: skip
 
 
 def kernels(

@@ -25,7 +25,8 @@ def listing(module: Module, gpu: str) -> str:
             for one in (form, form.instead)
             if one is not None and one.kernel == number
         ]
-        size = f"{len(code.words)} words of SPIR-V" if code.words else f"{len(code.text):,} characters of OpenCL C"
+        language = "WGSL" if gpu == "webgpu" else "OpenCL C"
+        size = f"{len(code.words)} words of SPIR-V" if code.words else f"{len(code.text):,} characters of {language}"
         shared = f"{code.operands} operands, {code.local_bytes} B shared"
         head = f"kernel {number} {code.name}: {items} work items, {shared}, {size}"
         text = print_module(Module("kernel", loops={code.name: replace(code.grid.loops, name=code.name)}))

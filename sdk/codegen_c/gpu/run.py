@@ -68,7 +68,7 @@ class GpuRunPrinter(RunPrinter):
 
     # --- functions ----------------------------------------------------------------------------------------
 
-    def _step_function(self) -> str:
+    def _step_function(self, linkage: str = "static ") -> str:
         """One step as C."""
         self.used.clear()
         self.lines, self.depth = [], 2
@@ -87,7 +87,7 @@ class GpuRunPrinter(RunPrinter):
         switch = ["    switch (step) {", *body, "    default:", "        break;", "    }"]
         text = "\n".join([*head, *pointers, *switch])
         parameters = "void *given, const void *given_dims, int32_t step"
-        return f"static void {self.entry.name}_gpu_step({parameters})\n{{\n{text}\n}}"
+        return f"{linkage}void {self.entry.name}_gpu_step({parameters})\n{{\n{text}\n}}"
 
     def _instance(self, self_used: bool, const: str = "") -> list[str]:
         """Locals for the instance and the dims, as the runtime hands them on."""

@@ -10,6 +10,7 @@ from sdk.codegen_c.c99.dims import DimPrinter
 from sdk.codegen_c.c99.expr import checked_nonnegative
 from sdk.codegen_c.c99.names import Scope, identifier
 from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.exacting import is_exacting
 from sdk.codegen_c.opencl.expr import HEAD, WORDS, Values, c_type
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -97,8 +98,7 @@ class _Printer:
         head = f"__kernel void {self.name}({', '.join(parameters)})"
         text = f"{head}\n{{\n" + "\n".join(self.lines) + "\n}"
         # what is rounded must be rounded as in C wherever an integer is made of it
-        exact = any(not p.buffer.dtype.is_float for p in self.loops.params if p.mode != "read")
-        pragma = f"#pragma OPENCL FP_CONTRACT {'OFF' if exact else 'ON'}"
+        pragma = f"#pragma OPENCL FP_CONTRACT {'OFF' if is_exacting(self.loops) else 'ON'}"
         wide = ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable"] if "double" in text else []
         helpers = self.unit.helpers()
         return Kernel(self.name, "\n\n".join(["\n".join([*wide, HEAD, pragma]), *helpers, text]), self.extents)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from sdk.codegen_c.exacting import is_exacting
 from sdk.codegen_c.spirv.code import Code
 from sdk.codegen_c.spirv.memory import Features, Memory
 from sdk.codegen_c.spirv.scalars import Scalars
 from sdk.codegen_c.spirv.values import Values
 from sdk.codegen_c.spirv.words import BUILTINS, Words
-from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Eval, For, If, Let, Load, Loops, Op, Stmt, Store
+from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Eval, For, If, Let, Load, Loops, Stmt, Store
 from sdk.compiler.ir.types import I32, U32
 from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.sym import Dim, free_vars, max_value
@@ -35,8 +36,6 @@ _ATOMICS: Final = {
     "and": ("AtomicAnd", "AtomicAnd"), "or": ("AtomicOr", "AtomicOr"), "xor": ("AtomicXor", "AtomicXor"),
 }  # fmt: skip
 _DEVICE, _WORKGROUP, _ACQUIRE_RELEASE, _WORKGROUP_MEMORY = 1, 2, 8, 256
-# What shows that a kernel's integers come of its real arithmetic, which must then round as the IR says.
-_EXACTING: Final = frozenset({"floor", "ceil", "round", "trunc", "fmod", "bits"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class Printer:
             told = "an unknown number of" if steps is None else f"{steps}"
             why = "drivers end longer ones early, or take the device for hung"
             raise BuildError(f"a work item of {told} steps of loops, at most {MOST_STEPS} are sure to be done", why=why)
-        self.code.exact = _is_exacting(self.loops)
+        self.code.exact = is_exacting(self.loops)
         # unrolled around arrays of an item, the compilers of drivers take minutes for a recurrent layer
         parts = self.memory.parts = _in_parts(self.loops.body)
         self.code.rolled = any(
@@ -350,15 +349,3 @@ def _extents(loops: Loops) -> dict[str, Dim]:
         if free_vars(extent) & inner:
             raise BuildError(f"the extent {extent} of {stmt.var.name} on {stmt.axis} depends on a loop")
     return found
-
-
-def _is_exacting(loops: Loops) -> bool:
-    """Whether integers or conditions of a kernel may depend on the last bit of its real arithmetic."""
-    if any(p.mode != "read" and not p.buffer.dtype.is_float for p in loops.params):
-        return True
-    for node in walk(loops.body):
-        if isinstance(node, Op):
-            to_whole = node.name == "cast" and node.args[0].dtype.is_float and not node.dtype.is_float
-            if to_whole or node.name in _EXACTING:
-                return True
-    return False

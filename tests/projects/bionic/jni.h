@@ -5,7 +5,7 @@ typedef int32_t jint;
 typedef int64_t jlong;
 typedef jint jsize;
 typedef void *jobject;
-typedef jobject jclass, jarray, jobjectArray, jintArray, jlongArray;
+typedef jobject jclass, jstring, jarray, jobjectArray, jintArray, jlongArray;
 typedef struct {
     const char *name, *signature;
     void *fnPtr;
@@ -18,6 +18,7 @@ struct Table {
     void (*GetIntArrayRegion)(JNIEnv *, jintArray, jsize, jsize, jint *);
     jsize (*GetArrayLength)(JNIEnv *, jarray);
     jobject (*GetObjectArrayElement)(JNIEnv *, jobjectArray, jsize);
+    jstring (*NewStringUTF)(JNIEnv *, const char *);
     jlong (*GetDirectBufferCapacity)(JNIEnv *, jobject);
     void *(*GetDirectBufferAddress)(JNIEnv *, jobject);
     void (*DeleteLocalRef)(JNIEnv *, jobject);

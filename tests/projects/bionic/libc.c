@@ -6,3 +6,8 @@ void *memcpy(void *to, const void *from, size_t bytes) { (void)from; (void)bytes
 void *memmove(void *to, const void *from, size_t bytes) { (void)from; (void)bytes; return to; }
 void *memset(void *to, int value, size_t bytes) { (void)value; (void)bytes; return to; }
 unsigned long getauxval(unsigned long type) { return type; }
+int open(const char *path, int flags, ...) { (void)path; return flags; }
+int close(int file) { return file; }
+int fstat(int file, void *about) { (void)about; return file; }
+void *mmap(void *at, size_t bytes, int a, int b, int c, long long d) { (void)bytes; return a + b + c + d ? at : 0; }
+int munmap(void *at, size_t bytes) { (void)at; (void)bytes; return 0; }

@@ -4,7 +4,7 @@ package android.content
 import android.content.res.AssetManager
 import java.io.File
 
-class Context {
+open class Context {
     val assets = AssetManager(File(System.getProperty("apk")))
     val noBackupFilesDir = File(System.getProperty("files"))
 }

@@ -16,5 +16,6 @@ __all__ = ["GPUS"]
 # few: 4 by 8 with steps of 4 read 12 vectors for 128 products, and leave room for others in 64 registers.
 GPUS: Final = (
     Gpu("opencl", rules=(Products(Tile(4, 16)), Windows(Tile(4, 16))), lanes=16),
+    Gpu("webgpu", rules=()),
     Gpu("vulkan", rules=(Products(Tile(4, 8, steps=4)), Windows(Tile(4, 4)))),
 )

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import F32
+from sdk.compiler.ir.types import F32, I32
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim
 from sdk.frontends.moves import part
@@ -197,6 +197,73 @@ def _unpacked(node: OnnxNode, x: Value, j: int) -> Value:
     batch, rows, heads, _, size = x.type.shape
     one = node.call("reshape", part(node, x, 3, j, 1), shape=(batch, rows, heads, size))
     return node.call("transpose", one, perm=(0, 2, 1, 3))
+
+
+# --- DecoderMaskedMultiHeadAttention ------------------------------------------------------------------------------
+
+
+@onnx_op("DecoderMaskedMultiHeadAttention", domain=DOMAIN)
+def decoder_attention(node: OnnxNode) -> tuple[Value, ...]:
+    """Attention of one new row: to keys of earlier steps and its own, or to those of an encoder, which have four axes.
+    Earlier keys may stand in buffers that are longer than what is known; the new row goes to its place there."""
+    beams = node.known_dims(8) if node.given_input(8) else (1,)
+    if beams != (1,) or node.given_input(9):
+        node.fail("beams are not supported")
+    if node.outputs > 3:
+        node.fail("the scores as an output are not supported")
+    count = node.int("num_heads", 0)
+    rows = _rows(node)
+    if rows[1].type.rank == 4:
+        q = heads_of(node, _with_bias(node, rows[0], 0), count)
+        return (_attend(node, q, rows[1], rows[2], _added(node, q.type.shape[0], rows[1].type.shape[2])),)
+    begins = (0, rows[0].type.shape[2], rows[0].type.shape[2] + rows[1].type.shape[2])
+    q, k, v = (heads_of(node, _with_bias(node, x, at), count) for x, at in zip(rows, begins, strict=True))
+    if not node.given_input(5) or not node.given_input(6):
+        node.fail("it needs keys and values of earlier steps")
+    old, old_v = node.x(5), node.x(6)
+    if not node.int("past_present_share_buffer", 0):
+        k, v = _after(node, old, k), _after(node, old_v, v)
+        return (_attend(node, q, k, v, _added(node, q.type.shape[0], k.type.shape[2])), k, v)[: max(node.outputs, 1)]
+    own, place = _places(node, old.type.shape[2])
+    here = node.call("equal", place, own)
+    k, v = (node.call("where", here, new, buffer) for new, buffer in ((k, old), (v, old_v)))
+    total = next((node.type(j).shape[-1] for j in (3, 4) if node.given_input(j)), old.type.shape[2])
+    seen = node.call("reshape", node.call("less_equal", place, own), shape=(place.type.shape[0],))
+    later = node.call("where", seen, node.scalar(0.0, q.type), node.scalar(float(np.finfo(np.float32).min) / 2, q.type))
+    added = [*_added(node, q.type.shape[0], total), part(node, later, 0, 0, total)]
+    y = _attend(node, q, part(node, k, 2, 0, total), part(node, v, 2, 0, total), added)
+    return (y, k, v)[: max(node.outputs, 1)]
+
+
+def _rows(node: OnnxNode) -> tuple[Value, Value, Value]:
+    """Queries, keys and values [batch, 1, width]; perhaps packed in the first input."""
+    query = node.x(0)
+    if node.given_input(1):
+        return query, node.x(1), node.x(2)
+    width = query.type.shape[2]
+    if not isinstance(width, int) or width % 3:
+        node.fail(f"queries, keys and values of one size in {width} numbers")
+    q, k, v = (part(node, query, 2, j * (width // 3), width // 3) for j in range(3))
+    return q, k, v
+
+
+def _with_bias(node: OnnxNode, x: Value, begin: Dim) -> Value:
+    return node.call("add", x, part(node, node.x(10), 0, begin, x.type.shape[2])) if node.given_input(10) else x
+
+
+def _added(node: OnnxNode, batch: Dim, total: Dim) -> list[Value]:
+    """What is added to scores of ``total`` keys."""
+    masks = [_mask(node, 3, batch, total)] if node.given_input(3) else []
+    return [*masks, node.x(4)] if node.given_input(4) else masks
+
+
+def _places(node: OnnxNode, extent: Dim) -> tuple[Value, Value]:
+    """The place of the new row in its buffer, and all places, i32[extent, 1]."""
+    if not node.given_input(7):
+        node.fail("it needs the number of earlier rows in the buffers")
+    own = node.call("reshape", node.call("cast", node.x(7), to=str(I32)), shape=(1,))
+    place = node.call("iota", extent=extent, start=0, step=1, dtype=str(I32))
+    return own, node.call("reshape", place, shape=(extent, 1))
 
 
 # --- RotaryEmbedding ----------------------------------------------------------------------------------------------

@@ -1,11 +1,15 @@
-"""GroupQueryAttention of com.microsoft: several queries share each key, keys of earlier steps come in and go out."""
+"""GroupQueryAttention and SparseAttention of com.microsoft: several queries share each key, keys of earlier steps come
+in and go out."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, I32
@@ -20,6 +24,7 @@ __all__: list[str] = []
 
 _QUERY, _KEY, _VALUE, _PAST_KEY, _PAST_VALUE, _LENGTHS, _TOTAL, _COSINES, _SINES, _PLACES, _BIAS, _SINK = range(12)
 _SCALES, _NORMS = (12, 13), (14, 15)
+_MOST_BLOCKS: Final = 1 << 22  # of tables of blocks
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,38 @@ class _Sizes:
     width: int
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What rows see: how many keys there were before them, and numbers that are added to their scores."""
+
+    earlier: Value
+    bias: Value | None
+
+
 @onnx_op("GroupQueryAttention", domain=DOMAIN)
 @in_single
 def group_query_attention(node: OnnxNode) -> tuple[Value, ...]:
     """Causal attention whose keys are fewer heads than its queries, with a cache: row ``r`` of it is the key of place
     ``r``, and new rows follow the ``seqlens_k + 1 - rows`` that each sequence has. Rows beyond those are not seen."""
     _check(node)
+    return _grouped(node, _bias)
+
+
+@onnx_op("SparseAttention", domain=DOMAIN)
+@in_single
+def sparse_attention(node: OnnxNode) -> tuple[Value, ...]:
+    """The same, of which a row sees only some blocks of keys, those that a table has for each head."""
+    taken = [node.inputs[k] if node.given_input(k) else None for k in (0, 1, 2, 3, 4, 8, 7, 9, 10)]
+    if node.outputs > 3 or not node.given_input(8):
+        node.fail("it has the lengths of its sequences, and three results")
+    taken[_LENGTHS] = node.call("sub", node.x(8), node.scalar(1, I32))
+    blocks = _blocks(node)
+    inner = replace(node, inputs=tuple(taken))
+    return _grouped(inner, lambda own, sizes, earlier: _block_bias(own, sizes, earlier, blocks))
+
+
+def _grouped(node: OnnxNode, bias: Callable[[OnnxNode, _Sizes, Value], Value | None]) -> tuple[Value, ...]:
+    """Attention with the inputs of GroupQueryAttention; ``bias`` is what its scores get, of sizes and rows before."""
     count, groups = node.int("num_heads"), node.int("kv_num_heads")
     q, k, v = _given(node, count, groups)
     sizes = _sizes(node, q, k)
@@ -50,7 +81,7 @@ def group_query_attention(node: OnnxNode) -> tuple[Value, ...]:
     order = _order(node, sizes, earlier)
     keys = _cached(node, _PAST_KEY, k, sizes, order)
     values = _cached(node, _PAST_VALUE, v, sizes, order)
-    y = _attended(node, q, keys, values, sizes, earlier)
+    y = _attended(node, q, keys, values, sizes, _Seen(earlier, bias(node, sizes, earlier)))
     return (joined_heads(node, y), keys, values)[: max(node.outputs, 1)]
 
 
@@ -162,7 +193,7 @@ def _cached(node: OnnxNode, k: int, new: Value, sizes: _Sizes, order: Value) -> 
 # --- attention ----------------------------------------------------------------------------------------------------
 
 
-def _attended(node: OnnxNode, q: Value, k: Value, v: Value, sizes: _Sizes, earlier: Value) -> Value:
+def _attended(node: OnnxNode, q: Value, k: Value, v: Value, sizes: _Sizes, seen: _Seen) -> Value:
     """softmax(q @ k' * scale, held by softcap, + bias) @ v, [batch, heads, rows, width]."""
     shared = sizes.heads // sizes.groups
     folded = (sizes.batch, sizes.groups, shared * sizes.rows, sizes.width)
@@ -174,13 +205,52 @@ def _attended(node: OnnxNode, q: Value, k: Value, v: Value, sizes: _Sizes, earli
     if cap > 0:
         held = node.call("tanh", node.call("div", scores, node.scalar(cap, F32)))
         scores = node.call("mul", held, node.scalar(cap, F32))
-    if node.given_input(_BIAS):
-        bias = node.x(_BIAS)
-        scores = node.call("add", scores, part(node, bias, 3, 0, sizes.present))
-    weights = _softmax(node, _masked(node, scores, sizes, earlier), sizes)
+    if seen.bias is not None:
+        scores = node.call("add", scores, seen.bias)
+    weights = _softmax(node, _masked(node, scores, sizes, seen.earlier), sizes)
     wide = (sizes.batch, sizes.groups, shared * sizes.rows, sizes.present)
     y = node.call("matmul", node.call("reshape", weights, shape=wide), v)
     return node.call("reshape", y, shape=(sizes.batch, sizes.heads, sizes.rows, sizes.width))
+
+
+def _bias(node: OnnxNode, sizes: _Sizes, _: Value) -> Value | None:
+    """The input that is added to scores."""
+    return part(node, node.x(_BIAS), 3, 0, sizes.present) if node.given_input(_BIAS) else None
+
+
+def _blocks(node: OnnxNode) -> NDArray[np.bool_]:
+    """Which blocks of keys each block of rows sees, [layouts, blocks, blocks], of rows that list their columns."""
+    begins, columns = (node.data(k) for k in (5, 6))
+    if begins is None or columns is None:
+        node.fail("its tables of blocks must be known when the model is built")
+    if begins.ndim != 2 or columns.ndim != 2 or len(begins) != len(columns) or begins.shape[1] < 2:
+        node.fail("its tables of blocks do not fit each other")
+    count = begins.shape[1] - 1
+    if not len(begins) or node.int("num_heads") % len(begins) or begins.size * count > _MOST_BLOCKS:
+        node.fail(f"{len(begins)} tables of {count} blocks for {node.int('num_heads')} heads")
+    if (np.diff(begins) < 0).any() or begins.min() < 0 or begins.max() > columns.shape[1]:
+        node.fail("its tables of blocks have rows outside them")
+    found = np.zeros((len(begins), count, count), bool)
+    for layout, row in np.ndindex(len(begins), count):
+        listed = columns[layout, begins[layout, row] : begins[layout, row + 1]]
+        if (listed < 0).any() or (listed >= count).any():
+            node.fail("its tables of blocks have columns outside them")
+        found[layout, row, listed] = True
+    return found
+
+
+def _block_bias(node: OnnxNode, sizes: _Sizes, earlier: Value, blocks: NDArray[np.bool_]) -> Value:
+    """0 where a row sees the block of a key, a number as low as can be added elsewhere."""
+    if not isinstance(size := node.int("sparse_block_size"), int) or size < 1:
+        node.fail(f"blocks of {size} keys")
+    place = node.call("add", earlier, _steps(node, sizes.rows))  # [batch, rows]
+    row, column = (node.call("div", v, node.scalar(size, I32)) for v in (place, _steps(node, sizes.present)))
+    low = np.where(blocks, np.float32(0), np.finfo(np.float32).min / 2).astype(np.float32)
+    of_rows = node.call("gather", node.const(low, "blocks"), row, axis=1)
+    of_keys = node.call("gather", of_rows, column, axis=3)
+    bias = node.call("transpose", of_keys, perm=(1, 0, 2, 3))
+    times = sizes.heads // len(blocks)
+    return node.call("concat", *[bias] * times, axis=1) if times > 1 else bias
 
 
 def _masked(node: OnnxNode, scores: Value, sizes: _Sizes, earlier: Value) -> Value:
