@@ -2,18 +2,27 @@
 
     python -m venv PEER && PEER/bin/pip install llama-cpp-python gguf
     python benchmarks/llm_engine.py PEER/bin/python [--work FOLDER] [--only WORD] [--threads 1,2] [--rounds N] [--json]
+        [--cache f32|f16|int8] [--same]
 
 Each engine is one process that holds the model; they take turns, prompt by prompt and token run by token run, so that
 both see the same machine. With one thread, processor time counts, which others who use the machine do not add to; with
 several, time by the clock. Of each number the median of the rounds is printed, and the median of the rounds' ratios
-(llama.cpp's time by ours: above 1, ours is faster). llama.cpp is as it is by default: caches of f16, flash attention
-where it likes, weights repacked. ``apart`` is how far logits are apart after the same tokens, of the largest, over a
-prompt and the tokens that llama.cpp finds most probable; ``agree`` how many of these ours would have said as well.
+(llama.cpp's time by ours: above 1, ours is faster). llama.cpp is as it is by default: caches of f16 (ours too, without
+--cache), flash attention where it likes, weights repacked. ``peak MB`` is what a process had at most, less what it had
+before it loaded the model. ``read`` is the part of the memory's bandwidth that our tokens at a context of 64 take: the
+bytes of weights by the time of a token, of what as many threads read of that file when they only add it up.
+
+``apart`` is how far logits are apart after the same tokens, of the largest, over a prompt and the tokens that llama.cpp
+finds most probable; ``agree`` how many of these ours would have said as well. With --same both are told to compute the
+same: scales of activations in f16 in ours, caches of f32 and no flash attention in llama.cpp; a model of one layer is
+compared too. ``first`` is the first row that is more than 1e-5 apart, ``least`` how far the closest rows are: where a
+number lies between two roundings, one engine rounds it up and the other down, and later roundings differ too.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import statistics
@@ -22,21 +31,34 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from llm_worker import serve
+from llm_worker import memory, serve, timed
 from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
 SHAPES = ("smollm2-135m", "qwen3-0.6b", "llama-3.2-1b")
+SMALL = ("one-layer", "smollm2-135m")  # whose logits are compared where both compute the same
 FORMATS = ("Q4_0", "Q8_0")
 CONTEXT = 2048
 CONTEXTS, PROMPTS = (64, 512), (128, 512)
 TOKENS, GREEDY, PROMPT = 16, 64, 32
+SUM = """#include <stddef.h>
+#include <stdint.h>
+uint64_t add(const uint64_t *data, size_t bytes)
+{
+    uint64_t sums[32] = {0}, all = 0;
+    for (size_t k = 0; k < bytes / 8; k += 32)
+        for (int j = 0; j < 32; ++j) sums[j] += data[k + j];
+    for (int j = 0; j < 32; ++j) all += sums[j];
+    return all;
+}
+"""
 
 
 class Ours:
@@ -45,6 +67,7 @@ class Ours:
     def __init__(self, folder: str, threads: int) -> None:
         import sdk.llm.model  # not a part of what is loaded
 
+        self.base = memory("VmRSS")
         begin = time.perf_counter()
         self.model = sdk.llm.load(folder, threads=threads)
         self.load_ms = (time.perf_counter() - begin) * 1e3
@@ -101,38 +124,48 @@ def checkpoint(peer: str, work: Path, shape: str, format: str) -> Path:
     return path
 
 
-def built(work: Path, path: Path) -> tuple[Path, dict[str, float]]:
+def built(work: Path, path: Path, **how: Any) -> tuple[Path, dict[str, float]]:
     """A build of a checkpoint, and the seconds that it took by the clock and of processors."""
     from sdk.llm.build import build_model
 
     out = work / path.stem
     begin, before = time.perf_counter(), os.times()
-    build_model(path, out, context=CONTEXT, force=True, name="bench")
+    build_model(path, out, context=CONTEXT, force=True, name="bench", **how)
     used = sum(b - a for a, b in zip(before[:4], os.times()[:4], strict=True))
     return out, {"build s": time.perf_counter() - begin, "build processor s": used}
+
+
+def pairs(peer: str, path: Path, out: Path, threads: int, *how: str) -> tuple[tuple[object, ...], ...]:
+    """The commands of both engines."""
+    theirs = (peer, HERE / "llm_peer.py", "serve", path, threads, CONTEXT, *how)
+    return (sys.executable, __file__, "--worker", out, threads), theirs
 
 
 def measure(
     peer: str, path: Path, out: Path, name: dict[str, Any], threads: int, rounds: int
 ) -> Iterator[dict[str, Any]]:
     """One row for each length, then those of what a model takes."""
+    sizes = _planned(out)
     with ExitStack() as stack:
-        pair = [
-            stack.enter_context(worker(sys.executable, __file__, "--worker", out, threads)),
-            stack.enter_context(worker(peer, HERE / "llm_peer.py", "serve", path, threads, CONTEXT)),
-        ]
+        pair = [stack.enter_context(worker(*command)) for command in pairs(peer, path, out, threads)]
         for tokens in PROMPTS:
             yield name | {"what": f"prefill {tokens}"} | _turns(pair, "prefill", threads, rounds, {"tokens": tokens})
         for context in CONTEXTS:
             for one in pair:
                 one.ask("fill", context=context)
             given = {"context": context, "tokens": TOKENS}
-            yield name | {"what": f"decode at {context}"} | _turns(pair, "decode", threads, rounds, given)
+            row = name | {"what": f"decode at {context}"} | _turns(pair, "decode", threads, rounds, given)
+            yield row
+            if context == CONTEXTS[0]:
+                most = _read(out / "bench_weights.bin", threads)
+                part = row["ours_best"] * sizes["weights"] / most * 100
+                yield name | {"what": f"read %, of {most / 1e9:.1f} GB/s", "ours": part, "theirs": None, "ratio": None}
         memory = [one.ask("memory") for one in pair]
         loads = [min([one.load_ms, *_loads(peer, path, out, threads)[k]]) for k, one in enumerate(pair)]
-        for what, values in (("load ms", loads), ("peak MB", [m["peak"] / 1e6 for m in memory])):
+        peaks = [(taken["peak"] - taken["base"]) / 1e6 for taken in memory]
+        for what, values in (("load ms", loads), ("peak MB", peaks)):
             yield name | {"what": what, "ours": values[0], "theirs": values[1], "ratio": values[1] / values[0]}
-        planned = sum(_planned(out).values()) / 1e6
+        planned = sum(sizes.values()) / 1e6
         yield name | {"what": "planned MB", "ours": planned, "theirs": None, "ratio": None}
         yield name | _compared(pair, out)
 
@@ -154,14 +187,32 @@ def _turns(pair: Sequence[Worker], do: str, threads: int, rounds: int, given: di
     }  # fmt: skip
 
 
+def _read(path: Path, threads: int) -> float:
+    """Bytes a second that so many threads read of a mapped file: the best of some times."""
+    data = np.memmap(path, np.uint8, "r")
+    each = data.size // 256 // threads * 256
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(threads) as pool:
+        source, library = Path(folder, "sum.c"), Path(folder, "sum.so")
+        source.write_text(SUM)
+        command = [sys.executable, "-m", "ziglang", "cc", "-O3", "-march=native", "-shared", "-fPIC"]
+        subprocess.run([*command, str(source), "-o", str(library)], check=True)
+        add = ctypes.CDLL(str(library)).add
+        add.argtypes, add.restype = (ctypes.c_void_p, ctypes.c_size_t), ctypes.c_uint64
+
+        def once() -> None:
+            list(pool.map(lambda k: add(data.ctypes.data + k * each, each), range(threads)))
+
+        found = [timed(once)["cpu" if threads == 1 else "wall"] for _ in range(8)]
+    return each * threads / min(found)
+
+
 def _loads(peer: str, path: Path, out: Path, threads: int) -> list[list[float]]:
     """Milliseconds of a few more loads of both."""
     found: list[list[float]] = [[], []]
     for _ in range(3):
-        with worker(sys.executable, __file__, "--worker", out, threads) as one:
-            found[0].append(one.load_ms)
-        with worker(peer, HERE / "llm_peer.py", "serve", path, threads, CONTEXT) as one:
-            found[1].append(one.load_ms)
+        for loads, command in zip(found, pairs(peer, path, out, threads), strict=True):
+            with worker(*command) as one:
+                loads.append(one.load_ms)
     return found
 
 
@@ -182,9 +233,11 @@ def _compared(pair: Sequence[Worker], work: Path) -> dict[str, Any]:
         one.ask("logits", prompt=PROMPT, tokens=tokens, path=str(path))
         rows.append(np.load(path)[:-1])
         path.unlink()
-    apart = float(np.abs(rows[0] - rows[1]).max() / np.abs(rows[1]).max())
+    apart = np.abs(rows[0] - rows[1]).max(axis=1) / np.abs(rows[1]).max()
     agree = int((rows[0].argmax(axis=1) == np.array(tokens)).sum())
-    return {"what": "apart", "ours": apart, "theirs": None, "ratio": None, "agree": agree, "of": GREEDY}
+    first = int(np.append(np.flatnonzero(apart > 1e-5), len(apart))[0])
+    found = {"ours": float(apart.max()), "theirs": None, "ratio": None, "agree": agree, "of": GREEDY, "first": first}
+    return {"what": "apart", **found, "least": float(apart.min())}
 
 
 def main() -> int:
@@ -198,6 +251,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="a word of the names to measure, as in smollm2-135m-Q4_0")
     parser.add_argument("--threads", default="1,2", help="how many, by commas")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--cache", default="f16", help="of ours: f32, f16 (default) or int8")
+    parser.add_argument("--same", action="store_true", help="both compute the same; prints how far apart they are")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each number")
     args = parser.parse_args()
     table = Table("model", "threads", "what", "ours", "llama.cpp", "ratio")
@@ -216,10 +271,17 @@ def main() -> int:
 
 def _rows(args: argparse.Namespace, work: Path) -> Iterator[dict[str, Any]]:
     """All numbers that were asked for."""
-    for shape, format in ((s, f) for s in SHAPES for f in FORMATS if args.only in f"{s}-{f}"):
+    shapes = SMALL if args.same else SHAPES
+    for shape, format in ((s, f) for s in shapes for f in FORMATS if args.only in f"{s}-{f}"):
         path = checkpoint(args.peer, work, shape, format)
-        out, seconds = built(work, path)
         name = {"shape": shape, "format": format}
+        if args.same:
+            out, _ = built(work, path, cache="f32", half_scales=True)
+            with ExitStack() as stack:
+                both = [stack.enter_context(worker(*command)) for command in pairs(args.peer, path, out, 1, "f32")]
+                yield name | {"threads": 1} | _compared(both, out)
+            continue
+        out, seconds = built(work, path, cache=args.cache)
         for what, value in seconds.items():
             yield name | {"threads": "", "what": what, "ours": value, "theirs": None, "ratio": None}
         for threads in map(int, args.threads.split(",")):
@@ -228,7 +290,8 @@ def _rows(args: argparse.Namespace, work: Path) -> Iterator[dict[str, Any]]:
 
 def _shown(row: dict[str, Any]) -> list[str]:
     if "agree" in row:
-        return [f"{row['ours']:.1e}", f"{row['agree']} of {row['of']}", ""]
+        shown = f"{row['agree']} of {row['of']} agree, first {row['first']}, least {row['least']:.1e}"
+        return [f"{row['ours']:.1e}", shown, ""]
     places = {"ours": 1, "theirs": 1, "ratio": 2}
     return ["" if row[k] is None else f"{row[k]:.{n}f}" for k, n in places.items()]
 

@@ -2,7 +2,7 @@
 random weights, and a model run by llama.cpp.
 
     python benchmarks/llm_peer.py write SHAPE FORMAT PATH
-    python benchmarks/llm_peer.py serve PATH THREADS CONTEXT    (orders of llm_worker.py on stdin)
+    python benchmarks/llm_peer.py serve PATH THREADS CONTEXT [CACHE]    (orders of llm_worker.py on stdin)
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 
 import gguf
 import numpy as np
-from llm_worker import serve
+from llm_worker import memory, serve
 
 # architecture, layers, hidden, inner, heads, kv heads, numbers of a head, vocabulary, base of rotary positions
 SHAPES = {
+    "one-layer": ("llama", 1, 576, 1536, 9, 3, 64, 4096, 1e5),
     "smollm2-135m": ("llama", 30, 576, 1536, 9, 3, 64, 49152, 1e5),
     "qwen3-0.6b": ("qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 1e6),
     "llama-3.2-1b": ("llama", 16, 2048, 8192, 32, 8, 64, 128256, 5e5),
@@ -84,18 +85,23 @@ def blocks(rng: np.random.Generator, kind: Any, rows: int, columns: int) -> np.n
 class Theirs:
     """A model and one conversation of llama.cpp."""
 
-    def __init__(self, path: str, threads: int, context: int) -> None:
+    def __init__(self, path: str, threads: int, context: int, cache: str = "") -> None:
+        """``cache``: "f32" for caches of f32 without flash attention."""
         import llama_cpp
 
         self.lib = llama_cpp
         self.quiet = llama_cpp.llama_log_callback(lambda *_: None)
         llama_cpp.llama_log_set(self.quiet, None)
         llama_cpp.llama_backend_init()
+        self.base = memory("VmRSS")
         begin = time.perf_counter()
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
         given = llama_cpp.llama_context_default_params()
         given.n_ctx, given.n_batch, given.n_ubatch = context, 512, 512
         given.n_threads = given.n_threads_batch = threads
+        if cache == "f32":
+            given.type_k = given.type_v = llama_cpp.GGML_TYPE_F32
+            given.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self.context = llama_cpp.llama_init_from_model(self.model, given)
         self.load_ms = (time.perf_counter() - begin) * 1e3
         self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
@@ -122,7 +128,7 @@ def main() -> int:
     if sys.argv[1] == "write":
         write(*sys.argv[2:])
     else:
-        serve(Theirs(sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+        serve(Theirs(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:]))
     return 0
 
 

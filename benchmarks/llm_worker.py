@@ -1,7 +1,8 @@
 """A process of ``llm_engine.py`` that holds one model and measures what it is told, for any engine: lines of JSON in,
 lines of JSON out. It imports nothing but numpy, since llama.cpp's side runs in another Python.
 
-A model has ``load_ms``, ``vocabulary``, ``reset()``, ``truncate(length)`` and ``feed(ids)``, which gives logits.
+A model has ``load_ms``, ``base`` (what ``memory`` said before it was loaded), ``vocabulary``, ``reset()``,
+``truncate(length)`` and ``feed(ids)``, which gives logits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["serve"]
+__all__ = ["memory", "serve", "timed"]
 
 
 def serve(model: Any) -> None:
@@ -75,9 +76,14 @@ def _greedy(model: Any, prompt: int, count: int) -> dict[str, Any]:
 
 
 def _memory(model: Any) -> dict[str, int]:
-    """The most memory that this process had, and what of it is not of files."""
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return {"peak": int(lines["VmHWM"].split()[0]) * 1024, "own": int(lines["RssAnon"].split()[0]) * 1024}
+    """The most memory that this process had, and what it had before the model."""
+    return {"peak": memory("VmHWM"), "base": model.base}
+
+
+def memory(line: str) -> int:
+    """Bytes by a line of what the system says of this process: VmRSS now, VmHWM at most."""
+    lines = dict(text.split(":", 1) for text in Path("/proc/self/status").read_text().splitlines())
+    return int(lines[line].split()[0]) * 1024
 
 
 ORDERS: dict[str, Callable[..., dict[str, Any]]] = {

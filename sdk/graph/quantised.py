@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sdk.compiler.ops.group_formats import FORMATS, format_of
 from sdk.compiler.sym import Dim, product
 from sdk.errors import BuildError
@@ -23,7 +25,7 @@ def group_shape(format: str, rows: int, columns: int) -> tuple[int, int]:
     return rows, columns // form.size * form.nbytes
 
 
-def group_dense(e: Entry, x: Tensor, weights: Tensor, format: str) -> Tensor:
+def group_dense(e: Entry, x: Tensor, weights: Tensor, format: str, *, half_scales: bool = False) -> Tensor:
     """``x @ W.T`` for the matrix ``W`` whose blocks are ``weights``.
 
     Activations are quantised to 8 bits in groups of 32 (``sdk.compiler.ops.group_products``); several products of one
@@ -34,6 +36,8 @@ def group_dense(e: Entry, x: Tensor, weights: Tensor, format: str) -> Tensor:
         x: f32[..., K].
         weights: u8[N, bytes], the rows' blocks as a GGUF file stores them.
         format: one of ``FORMATS``.
+        half_scales: whether the scales of the activations are rounded to f16, as llama.cpp has them for Q4_0, Q4_1 and
+            Q8_0. A group whose largest is beyond 8e6 makes its row infinite or NaN then, one below 8e-6 is less exact.
 
     Returns:
         f32[..., N].
@@ -46,7 +50,8 @@ def group_dense(e: Entry, x: Tensor, weights: Tensor, format: str) -> Tensor:
         raise BuildError(f"a product in groups needs rows of a fixed length, not {x!r}", where=f"entry {e.name}")
     lead: tuple[Dim, ...] = x.shape[:-1]
     flat = x if len(lead) == 1 else e.call("reshape", x, shape=(product(lead), x.shape[-1]))
-    made = e.op("quantize_groups", flat, run=form.run, zero=form.zero)
+    more: dict[str, Any] = {"half": True} if half_scales else {}
+    made = e.op("quantize_groups", flat, run=form.run, zero=form.zero, **more)
     y = e.call("dense_groups", *made, weights, format=format)
     return y if len(lead) == 1 else e.call("reshape", y, shape=(*lead, y.shape[-1]))
 

@@ -37,11 +37,13 @@ _LARGEST_HALF: Final = 65504.0
 class Sizes:
     """How a decoder is built: positions that it has room for, tokens that one run of "prefill" takes at most, and what
     its caches hold, one of ``CACHES``: f16 holds at most 65504 of either sign, int8 each head of a position as 8 bits
-    and a scale, so that a number is at most 1/254 of its head's largest off."""
+    and a scale, so that a number is at most 1/254 of its head's largest off. ``half_scales`` is that of
+    ``group_dense``."""
 
     context: int
     chunk: int
     cache: str = "f32"
+    half_scales: bool = False
 
 
 def slots_of(window: int | None, sizes: Sizes) -> int:
@@ -159,7 +161,8 @@ class _Step:
         """x times a weight [outputs, inputs], and its bias where there is one."""
         format = self.model.weights[f"{name}.weight"].format.name
         if format in FORMATS:
-            y = group_dense(self.e, x, self.model.blocks(f"{name}.weight"), format)
+            half = self.model.sizes.half_scales
+            y = group_dense(self.e, x, self.model.blocks(f"{name}.weight"), format, half_scales=half)
         else:
             y = self.e.call("matmul", x, self.model.constant(f"{name}.weight"), trans_b=True)
         return y + self.model.constant(f"{name}.bias") if f"{name}.bias" in self.model.weights else y

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sdk
+from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ops import OPS
 from sdk.compiler.ops.group_formats import FORMATS, GROUP
 from sdk.errors import BuildError
@@ -131,6 +132,24 @@ def test_products_are_those_of_quantised_activations(name: str) -> None:
     wanted = quantised(x) @ plain(name, rows).T
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-5)
     assert np.abs(found - x @ plain(name, rows).T).max() < 0.02 * np.abs(wanted).max()
+
+
+def test_scales_of_activations_in_f16() -> None:
+    x = np.random.default_rng(2).standard_normal((2, 64)).astype(np.float32) * 8
+    whole, scale, sums = OPS["quantize_groups"].reference(x, run=32, zero=0)
+    more = OPS["quantize_groups"].reference(x, run=32, zero=0, half=True)
+    np.testing.assert_array_equal(more[0], whole)
+    np.testing.assert_array_equal(more[1], scale.astype(np.float16).astype(np.float32))
+    np.testing.assert_allclose(more[2], sums, rtol=1e-3)
+    builder = ModuleBuilder("m")
+    rows = blocks("Q8_0", 5, 64)
+    w = builder.const("w", rows)
+    with builder.entry("run") as e:
+        given = e.input("x", f32, (2, 64))
+        e.output("y", group_dense(e, given, w, "Q8_0", half_scales=True))
+    found = run_graph(builder.module(), "run", {"x": x})["y"]
+    wanted = (more[0] * np.repeat(more[1], 32, axis=1)) @ plain("Q8_0", rows).T
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_activations_at_the_edges() -> None:

@@ -3,8 +3,8 @@ activations, ``dense_groups`` multiplies by rows of blocks, ``lookup_groups`` ta
 
 Activations are quantised in groups of 32 (or ``group``): ``d = max|x| / 127``, each to the nearest multiple of ``d``,
 halves to even. A group without an element of 2**-100 at least counts as zeros; one with an infinity or a NaN makes
-every result of its row NaN. Products within a group are summed exactly, in integers; groups are scaled and summed in
-f32, in an order of the schedule's own. The reference sums in f64.
+every result of its row NaN. With ``half`` scales are rounded to f16. Products within a group are summed exactly, in
+integers; groups are scaled and summed in f32, in an order of the schedule's own. The reference sums in f64.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
-from sdk.compiler.ir.types import BOOL, F32, I8, I32, I64, U8, U16, U32, TensorType
+from sdk.compiler.ir.types import BOOL, F16, F32, I8, I32, I64, U8, U16, U32, TensorType
 from sdk.compiler.ops.build import Nest, function, loop, nest, param, variable
 from sdk.compiler.ops.group_formats import FORMATS, GROUP, Bits, Format, Reader, Run, Scales, format_of, literal
 from sdk.compiler.ops.positions import guarded, known, position, require_indices, resolve, unproved
@@ -45,7 +45,9 @@ _MOVED_BITS: Final = 0x4B400000
 # --- activations --------------------------------------------------------------------------------------------------
 
 
-def _quantize_infer(x: TensorType, *, run: int, zero: int, group: int = GROUP) -> tuple[TensorType, ...]:
+def _quantize_infer(
+    x: TensorType, *, run: int, zero: int, group: int = GROUP, half: bool = False
+) -> tuple[TensorType, ...]:
     if not 1 <= group <= _MOST_GROUP:
         raise BuildError(f"quantize_groups makes groups of up to {_MOST_GROUP}, not of {group}")
     if x.dtype != F32 or x.rank != 2 or not isinstance(x.shape[1], int) or x.shape[1] % group:
@@ -57,7 +59,7 @@ def _quantize_infer(x: TensorType, *, run: int, zero: int, group: int = GROUP) -
     return TensorType(I8, x.shape), TensorType(F32, (rows, columns // group)), sums
 
 
-def _quantize_ref(x: Array, *, run: int, zero: int, group: int = GROUP) -> tuple[Array, ...]:
+def _quantize_ref(x: Array, *, run: int, zero: int, group: int = GROUP, half: bool = False) -> tuple[Array, ...]:
     rows, columns = x.shape
     groups = x.reshape(rows, columns // group, group)
     with np.errstate(all="ignore"):
@@ -67,6 +69,7 @@ def _quantize_ref(x: Array, *, run: int, zero: int, group: int = GROUP) -> tuple
         inverse = np.where(used, np.float32(127) / most, np.float32(0)).astype(np.float32)
         scale = np.where(used, most / np.float32(127), np.float32(0)).astype(np.float32)
         scale = np.where(good, scale, np.float32(np.nan))
+        scale = scale.astype(np.float16).astype(np.float32) if half else scale
         whole = np.nan_to_num(np.rint(groups * inverse[:, :, None]), nan=0.0).astype(np.int8)
         sums = whole.reshape(rows, columns // run, run).astype(np.int32).sum(axis=2, dtype=np.int32)
         scaled = sums.astype(np.float32) * np.repeat(scale, group // run, axis=1)
@@ -91,6 +94,8 @@ def _quantize_loops(name: str, types: Types, outs: Types, given: Mapping[str, An
     sum_at = g * (group // run) + r.expr
     last: ValueExpr = op("mul", total, imm(-zero)) if zero else op("mul", cast(total, F32), Ref("scale", F32))
     largest, used = Ref("largest", F32), Ref("used", BOOL)
+    # what is left of itself is 0, or NaN where it is not finite
+    scale = op("select", used, op("tdiv", largest, imm(127.0, F32)), op("sub", largest, largest), dtype=F32)
     moved = op("add", op("mul", Load("x", (m, at), F32), Ref("inverse", F32)), imm(_MOVED, F32))
     whole = op("and", op("sub", op("bits", moved, dtype=I32), imm(_MOVED_BITS)), Ref("kept", I32))
     body = over.around(
@@ -101,8 +106,7 @@ def _quantize_loops(name: str, types: Types, outs: Types, given: Mapping[str, An
         Let("used", op("and", op("ge", most, imm(_LEAST_BITS)), op("lt", most, imm(_INFINITE)))),
         Let("kept", op("select", used, imm(-1), imm(0), dtype=I32)),
         Let("inverse", op("select", used, op("tdiv", imm(127.0, F32), largest), imm(0.0, F32), dtype=F32)),
-        # what is left of itself is 0, or NaN where it is not finite
-        Let("scale", op("select", used, op("tdiv", largest, imm(127.0, F32)), op("sub", largest, largest), dtype=F32)),
+        Let("scale", cast(cast(scale, F16), F32) if given.get("half") else scale),
         Store("o1", (m, g), Ref("scale", F32)),
         loop(
             r, group // run,
@@ -396,6 +400,7 @@ define(
             sample(_T(F32, (2, 64)), run=16, zero=32),
             sample(_T(F32, (1, 32)), run=32, zero=0),
             sample(_T(F32, (_M, 12)), run=6, zero=0, group=6),
+            sample(_T(F32, (2, 32)), run=32, zero=0, half=True),
         ),
         kind=OPAQUE,
     )
