@@ -41,6 +41,10 @@ _THREADS: Final = click.option(
 )
 
 
+_DEVICE: Final = click.option(
+    "--device", metavar="URI", help="Machine that runs it: tcp://HOST, ssh://HOST or adb:// (default: this one)."
+)
+
 _CACHE: Final = click.option(
     "--cache", type=click.Choice(("f32", "f16", "int8")), default="f32", show_default=True,
     help="What keys and values of a conversation are kept in.",
@@ -168,12 +172,13 @@ def build(
 @_guessing("When the context is full, forget the older half but for --system.")
 @click.option("--session", type=options.FILE, help="Go on with the conversation in this file, and keep it there.")
 @_grammars(several=False)
+@_DEVICE
 @_THREADS
 @_sampling
 def chat(
     folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, lookup: int,
     draft: Path | None, shift: bool, session: Path | None, grammars: tuple[Path, ...], schemas: tuple[Path, ...],
-    threads: int | None, **sampling: Any,
+    device: str | None, threads: int | None, **sampling: Any,
 ) -> None:  # fmt: skip
     """Talk with the model that sdk llm build wrote to FOLDER; an empty line or Ctrl-D ends it."""
     from sdk.llm.conversation import Conversation
@@ -183,25 +188,30 @@ def chat(
     if len(grammars) + len(schemas) > 1:
         raise UsageError("an answer follows one grammar or schema", hint="give --grammar or --json-schema once")
     rules = list(_rules(grammars, schemas).values())
-    talk, sampler = Conversation.of(folder, threads), _sampler(sampling)
-    grammar = talk.speaker.grammar(rules[0]) if rules else None
-    guesses = None if draft is None else Draft(Conversation.of(draft, threads), talk)
-    lookup = lookup if lookup or draft is None else _DRAFTED
-    messages = [{"role": "system", "content": system}] if system else []
-    if session is not None:
-        messages = _taken_up(session, talk, messages, raw=raw)
-    for text in _asked(prompt):
-        messages.append({"role": "user", "content": text})
-        ids = talk.speaker.encode(text) if raw else talk.speaker.encode_chat(messages)
-        said = []
-        keep = talk.speaker.kept(messages, raw=raw) if shift else None
-        for piece in talk.answer(ids, sampler, most=tokens, lookup=lookup, draft=guesses, grammar=grammar, keep=keep):
-            said.append(piece.text)
-            output.say_part(piece.text)
-        output.say("")
-        messages.append({"role": "assistant", "content": "".join(said)})
+    if session is not None and device is not None:
+        raise UsageError("a conversation on another machine cannot be kept", hint="leave out --session, or --device")
+    talk, sampler = Conversation.of(folder, threads, device), _sampler(sampling)
+    with talk.model:
+        grammar = talk.speaker.grammar(rules[0]) if rules else None
+        guesses = None if draft is None else Draft(Conversation.of(draft, threads), talk)
+        lookup = lookup if lookup or draft is None else _DRAFTED
+        messages = [{"role": "system", "content": system}] if system else []
         if session is not None:
-            save_conversation(session, talk, messages)
+            messages = _taken_up(session, talk, messages, raw=raw)
+        for text in _asked(prompt):
+            messages.append({"role": "user", "content": text})
+            ids = talk.speaker.encode(text) if raw else talk.speaker.encode_chat(messages)
+            said = []
+            keep = talk.speaker.kept(messages, raw=raw) if shift else None
+            for piece in talk.answer(
+                ids, sampler, most=tokens, lookup=lookup, draft=guesses, grammar=grammar, keep=keep
+            ):
+                said.append(piece.text)
+                output.say_part(piece.text)
+            output.say("")
+            messages.append({"role": "assistant", "content": "".join(said)})
+            if session is not None:
+                save_conversation(session, talk, messages)
 
 
 def _taken_up(session: Path, talk: Any, messages: list[dict[str, str]], *, raw: bool) -> list[dict[str, str]]:
@@ -330,13 +340,16 @@ def serve(
 @click.argument("folder", type=options.FILE)
 @click.option("--prompts", metavar="N,N", default="128,512", show_default=True, help="Lengths of prompts, in tokens.")
 @click.option("--tokens", type=click.IntRange(1), default=32, show_default=True, metavar="N", help="Tokens after each.")
+@_DEVICE
 @_THREADS
 @options.json_option
-def bench(folder: Path, prompts: str, tokens: int, threads: int | None, as_json: bool) -> None:
+def bench(
+    folder: Path, prompts: str, tokens: int, device: str | None, threads: int | None, as_json: bool
+) -> None:  # fmt: skip
     """Measure the model that sdk llm build wrote to FOLDER: tokens per second, time to load, memory."""
     from sdk.llm.measure import bench_model
 
-    data = bench_model(folder, _lengths(prompts), tokens, threads=threads)
+    data = bench_model(folder, _lengths(prompts), tokens, threads=threads, device=device)
     if as_json:
         output.print_json(data, 1)
         return
@@ -359,12 +372,13 @@ def _lengths(text: str) -> list[int]:
 @click.argument("folder", type=options.FILE)
 @click.argument("text", type=options.FILE)
 @click.option("--window", type=click.IntRange(3), metavar="N", help="Tokens of a window (default: the context).")
+@_DEVICE
 @options.json_option
-def evaluate(folder: Path, text: Path, window: int | None, as_json: bool) -> None:
+def evaluate(folder: Path, text: Path, window: int | None, device: str | None, as_json: bool) -> None:
     """Tell how well the model in FOLDER foresees the file TEXT: its perplexity."""
     from sdk.llm.measure import perplexity
 
-    data = perplexity(folder, _read(text), window=window)
+    data = perplexity(folder, _read(text), window=window, device=device)
     if as_json:
         output.print_json(data, 1)
         return
@@ -397,3 +411,21 @@ def embed(
         output.say(f"wrote {path}")
     if why is not None:
         output.say(f"without chat_say: {why}")
+
+
+@llm.command()
+@click.argument("folder", type=options.FILE)
+@click.option("-o", "--out", type=options.FILE, required=True, help="Folder to write.")
+@click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Day that the chat template writes, if it writes one.")
+@options.json_option
+def web(folder: Path, out: Path, date: datetime | None, as_json: bool) -> None:
+    """Write a page that talks: the model in FOLDER, which was built for WebAssembly, in a browser."""
+    from sdk.llm.web import write_page
+
+    paths = write_page(folder, out, date)
+    if as_json:
+        output.print_json({"files": [str(path) for path in paths]}, 1)
+        return
+    for path in paths:
+        output.say(f"wrote {path}")
+    output.say(f"serve it: python -m http.server -d {out}, and open http://localhost:8000")

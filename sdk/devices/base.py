@@ -46,7 +46,9 @@ AgentMaker = Callable[[str], Path]  # the agent of c_runtime/agent for what `una
 @dataclass(frozen=True)
 class OpenRequest:
     """What an opener may use: the URI, its part after the scheme, the agent, the machine, a deadline, who makes
-    agents for machines that programs are sent to, and more ``variables`` of an agent's environment on this machine."""
+    agents for machines that programs are sent to, and more ``variables`` of an agent's environment on this machine.
+    ``beside``: files that are sent before, and lie beside the program there, by the hashes of their contents.
+    ``is_whole``: bytes that are lost are not made up for, so a lost connection is the end of it."""
 
     uri: str
     rest: str
@@ -55,6 +57,8 @@ class OpenRequest:
     timeout_s: float
     agent_for: AgentMaker | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[Path, ...] = ()
+    is_whole: bool = False
 
     def refuse_rest(self) -> None:
         """Refuse an address that goes on after its scheme, where there is nothing to choose.
@@ -127,9 +131,13 @@ def open_transport(
     timeout_s: float,
     agent_for: AgentMaker | None = None,
     variables: Mapping[str, str] | None = None,
+    *,
+    beside: tuple[Path, ...] = (),
+    is_whole: bool = False,
 ) -> Transport:
     """Open the pipe that ``uri`` names (``scheme:rest`` or ``scheme://rest``).
 
+    ``beside`` and ``is_whole`` are of ``OpenRequest``, for machines that programs are sent to.
     Raises UsageError for an unknown scheme, and what the scheme's opener raises.
     """
     scheme, colon, rest = uri.partition(":")
@@ -140,4 +148,5 @@ def open_transport(
             why="known schemes: " + ", ".join(f"{name}:" for name in schemes()),
             hint="use local: for this machine or qemu:// for a board's emulator",
         )
-    return opener(OpenRequest(uri, rest.removeprefix("//"), artifact, emulator, timeout_s, agent_for, variables or {}))
+    rest, told = rest.removeprefix("//"), variables or {}
+    return opener(OpenRequest(uri, rest, artifact, emulator, timeout_s, agent_for, told, beside, is_whole))

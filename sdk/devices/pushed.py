@@ -141,7 +141,7 @@ class Shell:
 
 def open_pushed(request: OpenRequest, shell: Shell, *, emulated: bool) -> RemoteProgram:
     """Start ``request.artifact`` under an agent that is pushed. Raises what ``open_program`` raises."""
-    program = open_program(shell, request.artifact, request.timeout_s)
+    program = open_program(shell, request.artifact, request.timeout_s, request.beside)
     program.emulated = emulated
     return program
 

@@ -84,15 +84,15 @@ class Where(Protocol):
 @dataclass(frozen=True)
 class Address:
     """Where an agent is; ``uri`` is for messages, ``keys`` those that may be its own, ``cores`` a mask of the cores
-    that programs are to use (0: any)."""
+    that programs are to use (0: any), ``lasting`` whether a lost connection is made anew."""
 
     uri: str
     host: str
     port: int
     keys: Sequence[Key] = ()
     cores: int = 0
+    lasting: bool = True
 
-    lasting = True
     greeting_s = 0.0
 
     @property
@@ -117,8 +117,10 @@ def ask_facts(address: Where, timeout_s: float) -> MachineFacts:
         return parse_facts(channel.expect(Kind.FACTS, _STEP_S))
 
 
-def open_program(address: Where, program: Path, timeout_s: float) -> RemoteProgram:
-    """Send a program to an agent where it is not there yet, and start it.
+def open_program(
+    address: Where, program: Path, timeout_s: float, beside: Sequence[Path] = ()
+) -> RemoteProgram:  # fmt: skip
+    """Send a program to an agent where it is not there yet, and start it; before it the files ``beside`` it.
 
     Raises:
         NoDeviceError: there is no agent, or no program.
@@ -127,6 +129,8 @@ def open_program(address: Where, program: Path, timeout_s: float) -> RemoteProgr
         LinkError: the network is too bad.
     """
     with _told(address):
+        for path in beside:
+            _send_program(address, path, timeout_s)[0].close()
         for attempt in range(_TRIES):
             channel, digest = _send_program(address, program, timeout_s)
             try:

@@ -142,7 +142,7 @@ def _schedule(kernels: Kernels, have: frozenset[str], threads: int, options: Bui
         case "grid":
             return MapGrid()
         case "plain":
-            return SimplifyLoops()
+            return ScheduleLoops(isa="gpu", check=options.check)
         case _:
             assert_never(kernels)
 

@@ -25,12 +25,11 @@ from sdk.llm.checkpoint import Checkpoint, open_checkpoint
 from sdk.llm.config import Config
 from sdk.llm.decoder import CACHES, VERIFY, Sizes, decoder_module, slots_of
 from sdk.llm.fitting import LIMIT, Room, largest_context, needs
+from sdk.llm.layer import layer_files, pool_files
 from sdk.llm.quantise import quantised
 from sdk.llm.tokens import GGUF_TOKENS, tokens_of
 from sdk.report import BuildReport
-from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.templates import render
 from sdk.toolchains import LinkJob, toolchain_for
 
 __all__ = ["CHUNK", "CONTEXT", "LlmBuild", "build_model", "library_name"]
@@ -105,13 +104,14 @@ def build_model(
     info = _info(checkpoint, prefix, sizes) | {"model_hash": file.digest}
     info |= tokens_of(checkpoint, out)
     if place.hosted:
-        info |= {"library": library_name(prefix), "weights": f"{prefix}_weights.bin"}
+        info |= {"weights": f"{prefix}_weights.bin", "board": board, "most_threads": options.threads}
+        info |= {} if target_of(place, options).wasm else {"library": library_name(prefix)}
     built = load_built(out)
-    layer = _layer_files(info, prefix)
+    layer = layer_files(info, prefix)
     for file_name, text in layer.items():
         (out / file_name).write_text(text, encoding="utf-8")
-    if place.hosted:
-        _link(built, layer | _pool(prefix, options), board, options, out / library_name(prefix))
+    if "library" in info:
+        _link(built, layer | pool_files(prefix, options.threads), board, options, out / library_name(prefix))
     with replacing(out / "model.json") as stream:
         stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())
     return LlmBuild(out, info, report)
@@ -184,24 +184,6 @@ def _info(checkpoint: Checkpoint, prefix: str, sizes: Sizes) -> dict[str, Any]:
         "kept": sizes.chunk if limited else 0,
         "config": asdict(replace(config, layers=())) | {"layers": len(config.layers)},
     }
-
-
-def _layer_files(info: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """The C around the entries."""
-    values = {
-        "m": prefix, "M": prefix.upper(), "context": info["context"], "vocabulary": info["vocabulary_size"],
-        "verify": info["verify"], "kept": info["kept"], "file": "weights" in info,
-    }  # fmt: skip
-    return {f"{prefix}_llm.{kind}": render(f"llm/llm.{kind}", **values) for kind in ("c", "h")}
-
-
-def _pool(prefix: str, options: BuildOptions) -> dict[str, str]:
-    """The C of threads, where runs can be shared."""
-    if options.threads == 1:
-        return {}
-    pool = data_dir("c_runtime") / "port" / "posix" / "pool.c"
-    mine = render("llm/llm_threads.c", m=prefix, M=prefix.upper())
-    return {f"{prefix}_llm_threads.c": mine, "sdk_rt_pool.c": pool.read_text(encoding="utf-8")}
 
 
 def _link(built: Built, around: Files, board: str, options: BuildOptions, out: Path) -> None:

@@ -18,7 +18,8 @@ from sdk.files import read_regular
 from sdk.llm.grammar import Grammar, GrammarRun, Words, words_of
 from sdk.llm.grammar.nodes import Rules
 from sdk.llm.guesses import Draft, followers
-from sdk.llm.model import LanguageModel, load
+from sdk.llm.model import LanguageModel
+from sdk.llm.opening import open_model
 from sdk.llm.text.chat_table import ChatTable, compile_chat
 from sdk.llm.text.gguf_vocabulary import tokenizer_of_gguf
 from sdk.llm.text.package import tokenizers_package
@@ -159,13 +160,15 @@ class Conversation:
         self._logits: NDArray[np.float32] | None = None
 
     @staticmethod
-    def of(folder: Path, threads: int | None = None) -> Conversation:
-        """A conversation with the build in a folder, whose runs so many ``threads`` share (None: one a processor).
+    def of(folder: Path, threads: int | None = None, device: str | None = None) -> Conversation:
+        """A conversation with the build in a folder, whose runs so many ``threads`` share (None: one a processor), on
+        the machine at the address of a ``device`` where there is one.
 
         Raises:
             UsageError: there is no build, or its tokenizer is missing.
+            SdkError: what the connection raises.
         """
-        model = load(folder, threads)
+        model = open_model(folder, threads, device)
         return Conversation(model, Speaker(folder, model.info))
 
     def another(self) -> Conversation:

@@ -12,7 +12,8 @@ import numpy as np
 
 from sdk.errors import UsageError
 from sdk.llm.conversation import Conversation
-from sdk.llm.model import LanguageModel, load
+from sdk.llm.model import LanguageModel
+from sdk.llm.opening import open_model
 
 __all__ = ["bench_model", "perplexity"]
 
@@ -20,18 +21,20 @@ _TIMES = 3  # each measured, the best counts: what else runs on a machine only m
 
 
 def bench_model(
-    folder: Path, prompts: Sequence[int], count: int, *, threads: int | None = None, seed: int = 0
-) -> dict[str, Any]:
+    folder: Path, prompts: Sequence[int], count: int, *, threads: int | None = None, seed: int = 0,
+    device: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Times of a model on random tokens, with so many ``threads`` (None: one a processor): ``load_ms``, and for each
     length in ``prompts`` ``prefill`` and ``decode`` in tokens per second, the latter over ``count`` tokens after that
-    prompt; ``peak_bytes`` is this process's largest memory, or None where that is not known.
+    prompt; ``peak_bytes`` is this process's largest memory, or None where that is not known. At the address of a
+    ``device`` all is measured there, without what the connection takes.
 
     Raises:
         UsageError: there is no build, or no room for a length.
     """
     begin = time.perf_counter()
-    model = load(folder, threads)
-    load_ms = (time.perf_counter() - begin) * 1e3
+    model = open_model(folder, threads, device)
+    load_ms = (time.perf_counter() - begin) * 1e3 if model.loaded_there_ns is None else model.loaded_there_ns / 1e6
     rows = []
     with model:
         for length in prompts:
@@ -41,12 +44,13 @@ def bench_model(
                     hint="give smaller numbers, or build with a larger --context",
                 )
             rows.append(_row(model, length, count, np.random.default_rng(seed)))
+        peak = model.peak_bytes()
     return {
         "load_ms": load_ms,
         "threads": model.threads,
         "context": model.context,
         "lengths": rows,
-        "peak_bytes": _peak(),
+        "peak_bytes": peak,
     }
 
 
@@ -55,26 +59,16 @@ def _row(model: LanguageModel, length: int, count: int, rng: np.random.Generator
     prefill, decode = [], []
     for _ in range(_TIMES):
         model.reset()
-        begin = time.perf_counter()
-        model.feed(ids[:length])
-        middle = time.perf_counter()
-        for at in range(length, length + count):
-            model.feed(ids[at : at + 1])
-        prefill.append(length / (middle - begin))
-        decode.append(count / max(time.perf_counter() - middle, 1e-9))
+        prefill.append(length / max(model.timed_feed(ids[:length]), 1e-9))
+        took = sum(model.timed_feed(ids[at : at + 1]) for at in range(length, length + count))
+        decode.append(count / max(took, 1e-9))
     return {"prompt": length, "prefill": max(prefill), "decode": max(decode)}
 
 
-def _peak() -> int | None:
-    status = Path("/proc/self/status")
-    lines = status.read_text(encoding="utf-8").splitlines() if status.is_file() else []
-    found = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
-    return int(found[0]) * 1024 if found else None
-
-
 def perplexity(
-    folder: Path, text: str, *, window: int | None = None, told: Callable[[int, int], None] = lambda done, of: None
-) -> dict[str, Any]:
+    folder: Path, text: str, *, window: int | None = None, told: Callable[[int, int], None] = lambda done, of: None,
+    device: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """How well a model foresees a text: ``perplexity``, the exponential of the mean negative logarithm of the
     probability of each of ``tokens`` tokens. The text is cut into windows of ``window`` tokens (default: the context),
     each begun anew; the first token of each is not counted.
@@ -82,7 +76,7 @@ def perplexity(
     Raises:
         UsageError: there is no build, or the text has less than two tokens.
     """
-    conversation = Conversation.of(folder)
+    conversation = Conversation.of(folder, device=device)
     model, speaker = conversation.model, conversation.speaker
     ids = speaker.encode(text, special=False)
     size = min(window or model.context, model.context)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 import numpy as np
@@ -18,7 +19,7 @@ from sdk.errors import DeviceFault, UsageError
 from sdk.files import read_regular
 from sdk.llm.gguf import map_file
 
-__all__ = ["LanguageModel", "Snapshot", "load", "processors"]
+__all__ = ["Info", "LanguageModel", "Snapshot", "load", "processors", "read_info"]
 
 _JSON: Final = 1 << 24
 _SIZES: Final = ("instance", "arena", "state", "weights", "arena_align", "state_align", "context", "vocabulary",
@@ -27,13 +28,15 @@ _ABI: Final = 1
 _WEIGHTS, _CONTEXT, _LENGTH = -6, -100, -102
 
 
-class _Info(msgspec.Struct, frozen=True):
+class Info(msgspec.Struct, frozen=True):
     """What is read of model.json."""
 
     schema: int
     name: str
     library: str | None = None
     weights: str | None = None
+    board: str | None = None
+    most_threads: int | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -62,8 +65,11 @@ class LanguageModel:
     the same time; ``another`` makes a second conversation over the same weights, which may run beside it.
 
     Stable for callers: ``context``, ``vocabulary_size``, ``length``, ``info``, ``folder``, ``threads``, ``sizes``,
-    ``feed``, ``verify``, ``most_verified``, ``reset``, ``truncate``, ``save``, ``restore``, ``another``, ``close``.
+    ``feed``, ``timed_feed``, ``verify``, ``peak_bytes``, ``most_verified``, ``reset``, ``truncate``, ``save``,
+    ``restore``, ``another``, ``close``.
     """
+
+    loaded_there_ns: int | None = None  # what another machine took to load it
 
     def __init__(self, folder: Path, threads: int | None = None, _shared: _Library | None = None) -> None:
         self._library = _shared or _Library(folder)
@@ -138,11 +144,23 @@ class LanguageModel:
             UsageError: there are none or too many, one is no id, or there is no room; nothing was done then.
         """
         tokens = self._tokens(ids)
-        if tokens.size > self.most_verified:
-            raise UsageError(f"{tokens.size} tokens to verify", hint=f"at most {self.most_verified} at once")
+        self._check_verified(tokens)
         logits = np.empty((tokens.size, self.vocabulary_size), np.float32)
         self._check("verify", tokens.ctypes.data, tokens.size, logits.ctypes.data)
         return logits
+
+    def timed_feed(self, ids: Sequence[int] | NDArray[Any]) -> float:
+        """Takes tokens as ``feed`` does; the seconds that they took."""
+        begin = time.perf_counter()
+        self.feed(ids)
+        return time.perf_counter() - begin
+
+    def peak_bytes(self) -> int | None:
+        """The largest memory of the process so far; None where that is not known."""
+        status = Path("/proc/self/status")
+        lines = status.read_text(encoding="utf-8").splitlines() if status.is_file() else []
+        found = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+        return int(found[0]) * 1024 if found else None
 
     def reset(self) -> None:
         """Forgets all tokens."""
@@ -194,6 +212,10 @@ class LanguageModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _check_verified(self, tokens: NDArray[np.int32]) -> None:
+        if tokens.size > self.most_verified:
+            raise UsageError(f"{tokens.size} tokens to verify", hint=f"at most {self.most_verified} at once")
+
     def _tokens(self, ids: Sequence[int] | NDArray[Any]) -> NDArray[np.int32]:
         given = np.asarray(ids)
         if given.ndim != 1 or not given.size or given.dtype.kind not in "iu":
@@ -217,22 +239,25 @@ class LanguageModel:
 
     def _raise(self, status: int, name: str) -> None:
         if status == _CONTEXT:
-            raise UsageError(
-                f"out of context: {self.length} of {self.context} positions are taken, and these tokens need more",
-                hint="reset or truncate, or build with a larger --context; sdk llm fit says what fits",
-            )
+            self._raise_context()
         if status == _WEIGHTS:
             where = self.folder / str(self.info.get("weights"))
             raise UsageError(f"{where} is not of this build", why="it has the weights of another", hint=_MAKE)
         if status:
-            raise DeviceFault(f"{name} of {self._library.prefix} failed with status {status}")
+            raise DeviceFault(f"{name} of {self.info['name']} failed with status {status}")
+
+    def _raise_context(self) -> NoReturn:
+        raise UsageError(
+            f"out of context: {self.length} of {self.context} positions are taken, and these tokens need more",
+            hint="reset or truncate, or build with a larger --context; sdk llm fit says what fits",
+        )
 
 
 class _Library:
     """The library of a build, loaded: its functions, and what it says of its sizes."""
 
     def __init__(self, folder: Path) -> None:
-        self.info, found = _read(folder)
+        self.info, found = read_info(folder)
         self.prefix = found.name
         path = folder / (found.library or "")
         if found.library is None or Path(found.library).name != found.library or not path.is_file():
@@ -263,11 +288,12 @@ def _mapped(folder: Path, name: str | None, size: int) -> tuple[NDArray[np.uint8
     return held, (held.ctypes.data, held.nbytes)
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], _Info]:
+def read_info(folder: Path) -> tuple[dict[str, Any], Info]:
+    """model.json, and what every reader needs of it. Raises UsageError."""
     path = folder / "model.json"
     try:
         data = read_regular(path, _JSON)
-        return json.loads(data), msgspec.json.decode(data, type=_Info)
+        return json.loads(data), msgspec.json.decode(data, type=Info)
     except OSError as err:
         why = err.strerror or str(err)
         raise UsageError(f"{folder} holds no language model", why=f"{path.name}: {why}", hint=_MAKE) from None

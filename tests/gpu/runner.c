@@ -55,7 +55,7 @@ static int run(job_t *job, const uint32_t *head, const sdk_gpu_code_t *code, sdk
     sdk_gpu_t *gpu = job->gpu;
     const sdk_gpu_driver_t *driver = job->driver;
     int timed = gpu->limits.tick_ps != 0u;
-    TRY(driver->kernels(gpu, code, 1u, &job->kernel)); /* which refuses more operands than there may be */
+    TRY(driver->kernel(gpu, code, NULL, 0u, &job->kernel)); /* which refuses more operands than there may be */
     TRY(driver->buffer(gpu, bytes, &job->buffer));
     TRY(driver->recording(gpu, head[DISPATCHES], timed, &job->recording));
     TRY(driver->record_begin(gpu, job->recording));

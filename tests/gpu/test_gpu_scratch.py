@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sdk.codegen_c.gpu import scratch
-from sdk.codegen_c.gpu.grid import kernels_of
+from sdk.codegen_c.gpu.grid import parts_of, work_items
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Alloc, For
 from sdk.compiler.ir.walk import walk
@@ -61,7 +61,7 @@ def test_fewer_items_do_all_rows_in_turn(monkeypatch: pytest.MonkeyPatch) -> Non
         want = given(o.name, sample, loops, dims)
         got = {name: array.copy() for name, array in want.items()}
         run_loops(loops, want, by_name)
-        for grid in kernels_of(loops):
+        for grid in map(work_items, parts_of(loops)):
             own = [p.buffer for p in grid.loops.params[len(grid.operands) :]]
             held = {b.name: np.ones(concrete(b.type, dims).static_shape, b.dtype.numpy) for b in own}
             names = [loops.params[k].buffer.name for k in grid.operands]

@@ -80,6 +80,8 @@ def test_operations_at_the_ends_of_their_types(webgpu: Any, part: int) -> None:
         a, b = pairs(kinds[0])
         if expr.startswith("sh"):
             b &= 63
+        if expr.startswith("tdiv"):  # whose size the interpreter does not hold
+            a, b = (np.maximum(x, -np.iinfo(x.dtype).max) for x in (a, b))
         loops = elementwise(expr, kinds, out)
         arrays = [*[a, b][: len(kinds)], np.zeros(64, np.bool_ if out == "bool" else DType(out[0], int(out[1:])).numpy)]
         want = {p.buffer.name: x.copy() for p, x in zip(loops.params, arrays, strict=True)}

@@ -13,7 +13,7 @@ from sdk.codegen_c.c99.interface import Interface, quoted
 from sdk.codegen_c.c99.weights import Weights, collect
 from sdk.codegen_c.gpu.kernels import Code, Kernels, kernels
 from sdk.codegen_c.gpu.run import GpuRunPrinter
-from sdk.codegen_c.gpu.steps import Constants, check_plan, constants, functions_of, scratch_bytes
+from sdk.codegen_c.gpu.steps import Constants, aligned_of, check_plan, constants, functions_of, scratch_bytes
 from sdk.compiler.ir.module import Module
 from sdk.errors import BuildError
 from sdk.resources import data_dir
@@ -54,7 +54,7 @@ def made_kernels(module: Module, prefix: str, options: EmitOptions) -> Kernels:
     """
     for plan in module.plans.values():
         check_plan(plan)
-    made = kernels(functions_of(module), prefix, options.gpu)
+    made = kernels(functions_of(module), prefix, options.gpu, aligned_of(module))
     if not made.codes:
         why = "; ".join(f"{name.strip()}: {text}" for name, text in made.missing.items()) or "no operator is left"
         raise BuildError("nothing of the model runs on a GPU", why=why, hint="leave out --gpu")
@@ -87,7 +87,7 @@ def _code_text(prefix: str, number: int, code: Code) -> str:
     if code.words:
         lines = [", ".join(f"0x{w:08x}u" for w in code.words[k : k + 8]) for k in range(0, len(code.words), 8)]
         return f"\nstatic const uint32_t {prefix}_gpu_{number}[] = {{\n    " + ",\n    ".join(lines) + ",\n};"
-    lines = [f"    {quoted(line)[:-1]}\\n\"" for line in code.text.splitlines()]
+    lines = [f'    {quoted(line)[:-1]}\\n"' for line in code.text.splitlines()]
     return f"\nstatic const char {prefix}_gpu_{number}[] =\n" + "\n".join(lines) + ";"
 
 
@@ -163,4 +163,3 @@ def _arena_checks(api: Interface) -> str:
             "    }",
         ]
     return "".join(f"{line}\n" for line in lines)
-

@@ -8,12 +8,16 @@ from typing import Any, Final
 
 from sdk.codegen_c.gpu.scratch import PRIVATE_BYTES, joined, outside
 from sdk.compiler.analysis.dependence import conflict
+from sdk.compiler.analysis.pattern import classify
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops, Param
 from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
+from sdk.compiler.machines.gpus.gpu import Gpu, Part
+from sdk.compiler.schedules.gpu.lift import flat
+from sdk.compiler.schedules.gpu.rules import item_of
 from sdk.compiler.sym import Dim, Var, ceildiv, free_vars, max_value
 from sdk.errors import BuildError
 
-__all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "kernels_of", "parallel", "work_items"]
+__all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "parallel", "parts_of", "work_items"]
 
 GROUP: Final = 64  # work items of a group, where nothing else decides
 LOCAL_BYTES: Final = 32 * 1024  # that a group may share: the least that drivers of Vulkan and OpenCL promise
@@ -34,13 +38,9 @@ class Grid:
     scratch: tuple[int, ...] = ()
 
 
-def kernels_of(loops: Loops) -> tuple[Grid, ...]:
-    """The kernels of a function, to be run in order, each after all of the one before.
-
-    Raises:
-        BuildError: a kernel would need what a work item has not.
-    """
-    return tuple(work_items(part) for part in (_parts(loops) or [loops]))
+def parts_of(loops: Loops) -> list[Loops]:
+    """What becomes one kernel each of a function, to be run in order, each after all of the one before."""
+    return _parts(loops) or [loops]
 
 
 def parallel(loops: Loops) -> Loops:
@@ -63,18 +63,23 @@ def _parts(loops: Loops) -> list[Loops]:
     return [replace(loops, body=Block((stmt,))) for stmt in body] if apart else []
 
 
-def work_items(loops: Loops) -> Grid:
+def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = frozenset()) -> Grid:
     """One kernel of a function: its outer independent loops are axes, the innermost of them x, those outside of the
-    inner two one axis. A nest without any is the work of one item.
+    inner two one axis. A nest without any is the work of one item. With a ``gpu`` an item does what its rules say;
+    parameters that are ``aligned`` begin at multiples of 16 bytes.
 
     Raises:
-        BuildError: as ``kernels_of``.
+        BuildError: the kernel would need what a work item has not, or no rule is for it.
     """
     chain, inner = _chain(loops)
     given = len(loops.params)
     loops, chain, inner = outside(loops, chain, inner)
     _check_private(inner)
     inner = _of_item(inner)
+    if gpu is not None:
+        item = item_of(Part(loops, chain, inner, classify(loops), aligned), gpu)
+        loops, chain, inner = flat(loops), list(item.loops), item.body
+        _check_private(inner)
     while len(chain) > len(_AXES):
         first, second = chain[:2]
         one, env = joined(first, second)

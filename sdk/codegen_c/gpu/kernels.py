@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.codegen_c.c99.names import identifier
-from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, Groups, kernels_of
+from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, Groups, parts_of, work_items
 from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.codegen_c.spirv.kernel import make_kernel
 from sdk.codegen_c.wgsl.kernel import make_kernel as make_wgsl
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.gpus.lookup import gpu_for
 from sdk.errors import BuildError
 
 __all__ = ["OPERANDS", "WORDS", "Code", "Kernels", "Launch", "kernels"]
@@ -73,12 +75,14 @@ class Code:
 @dataclass(frozen=True)
 class Launch:
     """A kernel of a function: its number, its groups in the function's dims, which of the function's parameters it is
-    given, and the bytes of the arrays that it is given after them."""
+    given, and the bytes of the arrays that it is given after them. ``instead`` is run where that does not run on a
+    device or is wrong there: the plain nest."""
 
     kernel: int
     groups: Groups
     operands: tuple[int, ...]
     scratch: tuple[int, ...]
+    instead: Launch | None = None
 
 
 @dataclass(frozen=True)
@@ -91,48 +95,55 @@ class Kernels:
     missing: Mapping[str, str]
 
 
-def _opencl(grid: Grid, name: str) -> Code:
+def _opencl(grid: Grid, name: str, aligned: frozenset[str]) -> Code:
     kernel = emit_kernel(grid.loops, name)
     return Code(kernel.name, grid, text=kernel.text + "\n")
 
 
-def _vulkan(grid: Grid, name: str) -> Code:
-    kernel = make_kernel(grid.loops)
+def _vulkan(grid: Grid, name: str, aligned: frozenset[str]) -> Code:
+    kernel = make_kernel(grid.loops, aligned=aligned)
     words = tuple(word for (word,) in struct.iter_unpack("<I", kernel.module))
     return Code(identifier(f"{name}_{grid.loops.name}"), grid, words=words, capabilities=kernel.capabilities)
 
 
-def _webgpu(grid: Grid, name: str) -> Code:
+def _webgpu(grid: Grid, name: str, aligned: frozenset[str]) -> Code:
     """The kernel as it is with all operands in one buffer: where they lie is known of each call."""
     kernel = make_wgsl(grid.loops, (0,) * len(grid.loops.params), grid.local)
     return Code(identifier(f"{name}_{grid.loops.name}"), grid, text=kernel.text)
 
 
-_PRINTERS: Final[Mapping[str, Callable[[Grid, str], Code]]] = {
+_PRINTERS: Final[Mapping[str, Callable[[Grid, str, frozenset[str]], Code]]] = {
     "opencl": _opencl, "vulkan": _vulkan, "webgpu": _webgpu,
 }  # fmt: skip
 
 
-def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
+def kernels(
+    functions: Mapping[str, Loops], prefix: str, gpu: str, aligned: Mapping[str, frozenset[str]] | None = None
+) -> Kernels:
     """The kernels of loops functions for the driver ``gpu``. A function that cannot be one runs as C: ``missing`` says
-    why."""
+    why. ``aligned`` are the parameters of functions that begin at multiples of 16 bytes in every call."""
     codes: list[Code] = []
     known: dict[object, int] = {}
     of: dict[str, tuple[Launch, ...]] = {}
     missing: dict[str, str] = {}
     for name, loops in functions.items():
         try:
-            made = _made(loops, prefix, gpu)
+            made = _made(loops, prefix, gpu, (aligned or {}).get(name, frozenset()))
         except BuildError as error:
             missing[name] = error.message if error.why is None else f"{error.message}: {error.why}"
             continue
         own = []
-        for k, code in enumerate(made):
-            if code.key not in known:
-                known[code.key] = len(codes)
-                codes.append(_named(code, identifier(f"{prefix}_{name}_{k}" if k else f"{prefix}_{name}")))
-            grid = code.grid
-            own.append(Launch(known[code.key], grid.groups, grid.operands, grid.scratch))
+        for k, forms in enumerate(made):
+            launch: Launch | None = None
+            for code in reversed(forms):  # the plain nest first, which the others then name
+                if code.key not in known:
+                    known[code.key] = len(codes)
+                    plain = "_plain" if len(forms) > 1 and launch is None else ""
+                    codes.append(_named(code, identifier(f"{prefix}_{name}{f'_{k}' if k else ''}{plain}")))
+                grid = code.grid
+                launch = Launch(known[code.key], grid.groups, grid.operands, grid.scratch, launch)
+            assert launch is not None
+            own.append(launch)
         of[name] = tuple(own)
     return Kernels(tuple(codes), of, missing)
 
@@ -142,16 +153,38 @@ def _named(code: Code, name: str) -> Code:
     return replace(code, name=name, text=code.text.replace(code.name, name))
 
 
-def _made(loops: Loops, prefix: str, gpu: str) -> list[Code]:
-    made = []
-    grids = kernels_of(loops)
-    for grid in grids:
-        code = _PRINTERS[gpu](replace(grid, loops=replace(grid.loops, name="gpu_kernel")), prefix)
-        if code.operands > OPERANDS:
-            raise BuildError(f"a kernel of {code.operands} buffers, at most {OPERANDS} are sure to be allowed")
-        if code.operands + code.numbers > WORDS:
-            raise BuildError(f"a kernel of {code.operands + code.numbers} numbers, at most {WORDS} are")
-        if code.local_bytes > LOCAL_BYTES:
-            raise BuildError(f"a group would share {code.local_bytes} bytes, {LOCAL_BYTES} are sure to be there")
-        made.append(code)
-    return made
+def _made(loops: Loops, prefix: str, gpu: str, aligned: frozenset[str]) -> list[list[Code]]:
+    """The forms of each kernel of a function."""
+    return [_forms(part, prefix, gpu, aligned) for part in parts_of(loops)]
+
+
+def _forms(part: Loops, prefix: str, gpu: str, aligned: frozenset[str]) -> list[Code]:
+    """A kernel as the first of its schedules has it that the language has a form of, then the plain nest, which asks
+    nothing of addresses or vectors, where that is another.
+
+    Raises:
+        BuildError: there is no form, for the reason that there is no plain one.
+    """
+    found: list[Code] = []
+    for machine in gpu_for(gpu).variants:
+        with contextlib.suppress(BuildError):
+            found.append(_printed(work_items(part, machine, aligned), prefix, gpu, aligned))
+            break
+    try:
+        plain = _printed(work_items(part), prefix, gpu, frozenset())
+    except BuildError:
+        if not found:
+            raise
+        return found
+    return [*(code for code in found if code.key != plain.key), plain]
+
+
+def _printed(grid: Grid, prefix: str, gpu: str, aligned: frozenset[str]) -> Code:
+    code = _PRINTERS[gpu](replace(grid, loops=replace(grid.loops, name="gpu_kernel")), prefix, aligned)
+    if code.operands > OPERANDS:
+        raise BuildError(f"a kernel of {code.operands} buffers, at most {OPERANDS} are sure to be allowed")
+    if code.operands + code.numbers > WORDS:
+        raise BuildError(f"a kernel of {code.operands + code.numbers} numbers, at most {WORDS} are")
+    if code.local_bytes > LOCAL_BYTES:
+        raise BuildError(f"a group would share {code.local_bytes} bytes, {LOCAL_BYTES} are sure to be there")
+    return code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sdk.codegen_c.gpu.kernels import kernels
-from sdk.codegen_c.gpu.steps import functions_of
+from sdk.codegen_c.gpu.steps import aligned_of, functions_of
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import print_module
 
@@ -14,15 +14,16 @@ __all__ = ["listing"]
 
 def listing(module: Module, gpu: str) -> str:
     """The kernels of a planned module with their launches, then what has none and why."""
-    made = kernels(functions_of(module), module.name, gpu)
+    made = kernels(functions_of(module), module.name, gpu, aligned_of(module))
     parts = []
     for number, code in enumerate(made.codes):
         items = " x ".join(map(str, code.grid.local))
         users = [
             f"{name.strip()} in {' x '.join(map(str, one.groups))} groups"
             for name, own in made.of.items()
-            for one in own
-            if one.kernel == number
+            for form in own
+            for one in (form, form.instead)
+            if one is not None and one.kernel == number
         ]
         language = "WGSL" if gpu == "webgpu" else "OpenCL C"
         size = f"{len(code.words)} words of SPIR-V" if code.words else f"{len(code.text):,} characters of {language}"

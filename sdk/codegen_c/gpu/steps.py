@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.codegen_c.c99.weights import Weights
@@ -13,15 +13,18 @@ from sdk.compiler.ir.loops import Block, Buffer, For, Load, Loops, Param, Store
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait
 from sdk.compiler.ir.types import DType, dtype
+from sdk.compiler.ir.walk import substitute_dims
 from sdk.compiler.memory.effects import extern_outputs
 from sdk.compiler.memory.inplace import may_take_over
-from sdk.compiler.sym import Dim, Var, floordiv, prove_eq, prove_ge, substitute
+from sdk.compiler.sym import Dim, Var, floordiv, grain, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
 __all__ = [
     "Constants",
     "Operand",
     "Step",
+    "aligned_of",
+    "all_rows",
     "check_plan",
     "constants",
     "copying",
@@ -35,6 +38,7 @@ STATE: Final = 1
 SCRATCH: Final = 2  # of the device alone: what work items have no room for
 CONSTANTS: Final = 3
 SHARD: Final = 128 << 20  # bytes of a buffer of constants: what many drivers show a kernel of one
+VECTOR: Final = 16  # bytes of the widest vector that kernels read at once
 _ALIGN: Final = 256  # of constants: what the strictest drivers want of an offset
 
 
@@ -61,13 +65,24 @@ class Operand:
 @dataclass(frozen=True)
 class Step:
     """One statement: its operands, the numbers for its kernels, and these with what each is given of the operands.
-    Without kernels it runs as C, for the reason that ``why`` gives."""
+    Without kernels it runs as C, for the reason that ``why`` gives. ``rows`` are the launches and then those that may
+    take their place, each with how many rows on that one is (0: there is none)."""
 
     stmt: PlanCall | Copy
     operands: tuple[Operand, ...]
     numbers: tuple[Dim, ...]
     launches: tuple[Launch, ...] = ()
     why: str = ""
+
+    @property
+    def rows(self) -> tuple[tuple[Launch, int], ...]:
+        """The dispatches of the step in the order of the tables."""
+        every = list(self.launches)
+        ahead = []
+        for number, one in enumerate(every):  # which grows: those that take the place of others may have such too
+            ahead.append(len(every) - number if one.instead is not None else 0)
+            every += [one.instead] if one.instead is not None else []
+        return tuple(zip(every, ahead, strict=True))
 
 
 def constants(weights: Weights) -> Constants:
@@ -109,16 +124,53 @@ def copying(kind: DType) -> Loops:
 
 
 def functions_of(module: Module) -> dict[str, Loops]:
-    """What kernels are made of: the functions that plans call, and those that copy."""
+    """What kernels are made of: the functions that plans call, those that no call gives a part of the rows for all of
+    them; and those that copy."""
     out: dict[str, Loops] = {}
+    parts = {s.callee for p in module.plans.values() for s in p.body if isinstance(s, PlanCall) and _is_part(module, s)}
     for plan in module.plans.values():
         for stmt in plan.body:
             if isinstance(stmt, PlanCall) and not stmt.extern:
-                out[stmt.callee] = module.loops[stmt.callee]
+                loops = module.loops[stmt.callee]
+                out[stmt.callee] = loops if stmt.callee in parts else all_rows(loops)
             elif isinstance(stmt, Copy):
                 kind = _copied(plan, stmt)
                 out[_copy_name(kind)] = copying(kind)
     return out
+
+
+def _is_part(module: Module, call: PlanCall) -> bool:
+    """Whether a call computes some of the rows."""
+    if call.extern or call.rows is None or (rows := module.loops[call.callee].rows) is None:
+        return False
+    env = dict(zip(module.loops[call.callee].dims, call.dims, strict=True))
+    return call.rows != (0, substitute(rows.extent, env))
+
+
+def all_rows(loops: Loops) -> Loops:
+    """The function where it computes all rows."""
+    if loops.rows is None:
+        return loops
+    env: dict[Var, Dim] = {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent}
+    return replace(loops, body=substitute_dims(loops.body, env))
+
+
+def aligned_of(module: Module) -> dict[str, frozenset[str]]:
+    """Of each function the parameters that begin at multiples of ``VECTOR`` bytes in all calls."""
+    out: dict[str, frozenset[str]] = {}
+    for plan in module.plans.values():
+        for stmt in plan.body:
+            if not isinstance(stmt, PlanCall) or stmt.extern:
+                continue
+            held = zip(module.loops[stmt.callee].params, map(plan.buffer, stmt.args), strict=True)
+            fine = frozenset(p.buffer.name for p, b in held if _is_aligned(plan, b))
+            out[stmt.callee] = out.get(stmt.callee, fine) & fine
+    return out
+
+
+def _is_aligned(plan: Plan, buffer: PlanBuffer) -> bool:
+    """Constants begin where ``constants`` puts them."""
+    return plan.region(buffer.region).kind == "const" or grain(buffer.offset) % VECTOR == 0
 
 
 def _copied(plan: Plan, stmt: Copy) -> DType:
@@ -142,9 +194,7 @@ def steps_of(module: Module, plan: Plan, kernels: Kernels, weights: Weights, pla
     )
 
 
-def _operand(
-    plan: Plan, buffer: PlanBuffer, weights: Weights, places: Constants, reads: bool, writes: bool
-) -> Operand:
+def _operand(plan: Plan, buffer: PlanBuffer, weights: Weights, places: Constants, reads: bool, writes: bool) -> Operand:
     kind, size = plan.region(buffer.region).kind, buffer.type.nbytes
     if buffer.ring is not None:
         raise BuildError(f"buffer {buffer.name} keeps its last {buffer.ring} rows, which kernels have no form of")
@@ -157,9 +207,7 @@ def _operand(
     return Operand(region, offset, size, buffer.type.dtype, reads, writes)
 
 
-def _call(
-    module: Module, plan: Plan, call: PlanCall, kernels: Kernels, weights: Weights, places: Constants
-) -> Step:
+def _call(module: Module, plan: Plan, call: PlanCall, kernels: Kernels, weights: Weights, places: Constants) -> Step:
     if call.extern:
         written = extern_outputs(module, plan)[call.index]
         operands = [_operand(plan, plan.buffer(n), weights, places, True, n in written) for n in call.args]
@@ -224,9 +272,9 @@ def _step(
     env: Mapping[Var, Dim],
     kernels: Kernels,
 ) -> Step:
-    launches = []
     beyond: list[Operand] = []
-    for own in kernels.of.get(function, ()):
+
+    def placed(own: Launch) -> Launch:
         x, y, z = (substitute(g, env) for g in own.groups)
         first = len(operands) + len(beyond)
         at = 0
@@ -234,12 +282,15 @@ def _step(
             beyond.append(Operand(SCRATCH, at, size, dtype("u8"), False, True))
             at += -(-size // _ALIGN) * _ALIGN
         given = (*own.operands, *range(first, first + len(own.scratch)))
-        launches.append(Launch(own.kernel, (x, y, z), given, own.scratch))
+        plain = None if own.instead is None else placed(own.instead)
+        return Launch(own.kernel, (x, y, z), given, own.scratch, plain)
+
+    launches = [placed(own) for own in kernels.of.get(function, ())]
     why = kernels.missing.get(function, "")
     return Step(stmt, (*operands, *beyond), numbers, tuple(launches), why)
 
 
 def scratch_bytes(kernels: Kernels) -> int:
     """The most that a dispatch takes of the region of scratch."""
-    launches = (one for own in kernels.of.values() for one in own)
+    launches = (form for own in kernels.of.values() for one in own for form in (one, one.instead) if form is not None)
     return max((sum(-(-size // _ALIGN) * _ALIGN for size in one.scratch) for one in launches), default=0)

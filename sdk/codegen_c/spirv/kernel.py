@@ -28,6 +28,7 @@ __all__ = ["GROUP", "MOST_WORDS", "Kernel", "Printer", "make_kernel"]
 
 MOST_WORDS: Final = 32  # of push constants: what every device has room for
 MOST_STEPS: Final = 65000  # of all loops of an item: llvmpipe ends loops after 65,535 in all, without a word
+MOST_PARTS: Final = 64  # elements of an array of an item that are variables of their own
 GROUP: Final = 64  # usual work items of a group, on axis x
 _HINT: Final = "without --backend the model is printed as C, which has everything"
 _ATOMICS: Final = {
@@ -52,14 +53,16 @@ class Kernel:
     capabilities: tuple[str, ...]
 
 
-def make_kernel(loops: Loops, features: Features | None = None) -> Kernel:
-    """The kernel of ``loops`` for devices with ``features`` (None: all).
+def make_kernel(loops: Loops, features: Features | None = None, aligned: frozenset[str] = frozenset()) -> Kernel:
+    """The kernel of ``loops`` for devices with ``features`` (None: all). Parameters that are ``aligned`` begin at
+    multiples of 16 bytes: vectors of 16 bytes in them are read and written at once where they begin at one.
 
     Raises:
         BuildError: a construct without a form, named with the function.
     """
     try:
-        return Printer(loops, Code(Words()), partial(Memory, features=features or Features())).kernel()
+        made = partial(Memory, features=features or Features(), aligned=aligned)
+        return Printer(loops, Code(Words()), made).kernel()
     except BuildError as error:
         raise BuildError(
             error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint or _HINT
@@ -110,7 +113,10 @@ class Printer:
             raise BuildError(f"a work item of {told} steps of loops, at most {MOST_STEPS} are sure to be done", why=why)
         self.code.exact = is_exacting(self.loops)
         # unrolled around arrays of an item, the compilers of drivers take minutes for a recurrent layer
-        self.code.rolled = any(isinstance(s, Alloc) and s.buffer.shape for s in walk(self.loops.body))
+        parts = self.memory.parts = _in_parts(self.loops.body)
+        self.code.rolled = any(
+            isinstance(s, Alloc) and s.buffer.shape and s.buffer.name not in parts for s in walk(self.loops.body)
+        )
         sizes = (self._fixed("x"), self._fixed("y"), self._fixed("z"))
         x, y, z = (size or usual for size, usual in zip(sizes, self.group, strict=True))
         usual = (x, y, z)
@@ -234,6 +240,8 @@ class Printer:
     # --- accesses --------------------------------------------------------------------------------------------
 
     def _load(self, load: Load) -> list[int]:
+        if load.count is None and self.memory.is_vector(load.buffer, load.index, load.dtype):
+            return self.memory.load_vector(load.buffer, load.index, self.values.dim)
         first = self.memory.place(load.buffer, load.index, load.dtype.lanes, self.values.dim)
         kind = load.dtype.scalar
         count = None if load.count is None else self.values.dim(load.count)
@@ -257,6 +265,9 @@ class Printer:
     def _store(self, stmt: Store) -> None:
         values = self.values.value(stmt.value)
         kind = stmt.value.dtype.scalar
+        if stmt.count is None and self.memory.is_vector(stmt.buffer, stmt.index, stmt.value.dtype):
+            self.memory.store_vector(stmt.buffer, stmt.index, values, self.values.dim)
+            return
         first = self.memory.place(stmt.buffer, stmt.index, len(values), self.values.dim)
         count = None if stmt.count is None else self.values.dim(stmt.count)
         for k, value in enumerate(values):
@@ -304,6 +315,17 @@ def _steps(block: Block) -> int | None:
             return None
         total += max(extent, 0) * max(known, default=0)
     return total
+
+
+def _in_parts(block: Block) -> frozenset[str]:
+    """The arrays of an item that are small and only read and written at numbers: variables of their own."""
+    held = {n.buffer.name: n.buffer for n in walk(block) if isinstance(n, Alloc) and n.buffer.space == "register"}
+    named = {n.buffer for n in walk(block) if isinstance(n, Load | Store | Atomic)
+             and not all(isinstance(d, int) for d in n.index)}  # fmt: skip
+    return frozenset(
+        name for name, b in held.items()
+        if name not in named and isinstance(b.type.size, int) and b.type.size * b.dtype.lanes <= MOST_PARTS
+    )  # fmt: skip
 
 
 def _extents(loops: Loops) -> dict[str, Dim]:

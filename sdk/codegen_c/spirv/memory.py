@@ -15,13 +15,14 @@ from sdk.codegen_c.spirv.scalars import Scalars
 from sdk.compiler.analysis.dependence import row_axis
 from sdk.compiler.ir.loops import Buffer, Param
 from sdk.compiler.ir.types import BOOL, F16, U32, DType
-from sdk.compiler.sym import Dim, flat_index, max_value
+from sdk.compiler.sym import Dim, flat_index, floordiv, grain, max_value
 from sdk.errors import BuildError
 
 __all__ = ["MOST_PRIVATE", "Features", "Memory", "Place"]
 
 MOST_PRIVATE: Final = 1 << 16  # bytes of one array of a work item
 MOST_LOCAL: Final = 1 << 15  # bytes that a group shares: what every device has
+VECTOR: Final = 4  # 32-bit elements that are read and written at once where they are aligned
 _RELAXED, _DEVICE = 0, 1
 
 
@@ -45,13 +46,18 @@ class Place:
     begins: int | None = None
     packed: bool = False
     single: bool = False
+    binding: int = 0
+    read_only: bool = False
 
 
 class Memory:
     """Emits accesses into ``code``."""
 
-    def __init__(self, code: Code, scalars: Scalars, features: Features) -> None:
+    def __init__(self, code: Code, scalars: Scalars, features: Features, aligned: frozenset[str] = frozenset()) -> None:
         self.code, self.words, self.scalars, self.features = code, code.words, scalars, features
+        self.aligned, self.parts = aligned, frozenset[str]()
+        self._vectors: dict[str, int] = {}
+        self._parts: dict[str, list[int]] = {}
         self.places: dict[str, Place] = {}
         self.local_bytes = 0
         self._builtins: dict[int, int] = {}
@@ -92,15 +98,22 @@ class Memory:
             element, stride = self.words.uint(bits), bits // 8
         else:
             element, stride = self.scalars.type(kind.scalar), bits // 8
+        variable = self._variable(element, stride, binding, param.mode == "read")
+        shift = {8: 0, 16: 1, 32: 2, 64: 3}[bits]
+        begins = self.code.op("ShiftRightLogical", self.words.uint(), offset, self.scalars.u32(shift))
+        self.places[buffer.name] = Place(
+            buffer, variable, "buffer", element, begins, packed, False, binding, param.mode == "read"
+        )
+
+    def _variable(self, element: int, stride: int, binding: int, read: bool) -> int:
+        """What is bound, as an array of elements of a type."""
         variable = self.words.variable("buffer", self.words.block(element, stride))
         self.words.decorate(variable, "DescriptorSet", 0)
         self.words.decorate(variable, "Binding", binding)
         self.words.decorate(variable, "Aliased")
-        if param.mode == "read":
+        if read:
             self.words.decorate(variable, "NonWritable")
-        shift = {8: 0, 16: 1, 32: 2, 64: 3}[bits]
-        begins = self.code.op("ShiftRightLogical", self.words.uint(), offset, self.scalars.u32(shift))
-        self.places[buffer.name] = Place(buffer, variable, "buffer", element, begins, packed)
+        return variable
 
     def temporary(self, buffer: Buffer) -> None:
         """Declares an array of the item or, in space "local", of the group.
@@ -118,6 +131,10 @@ class Memory:
             raise BuildError(f"the array {buffer.name} {what}, {owner} has {limit} bytes for one")
         element = self.words.uint() if buffer.dtype.kind == "b" else self.scalars.type(buffer.dtype.scalar)
         count = max(size, 1) * buffer.dtype.lanes
+        if buffer.name in self.parts:
+            self._parts[buffer.name] = [self.code.variable(element) for _ in range(count)]
+            self.places[buffer.name] = Place(buffer, 0, "function", element)
+            return
         single = count == 1
         type = element if single else self.words.array(element, count)
         if shared:
@@ -137,10 +154,10 @@ class Memory:
         buffer = held.buffer
         if held.single:
             return self.scalars.u32(0)
-        if buffer.ring is None:
-            first = word(flat_index(index, buffer.shape))
-        else:
-            first = self._in_ring(buffer, index, buffer.ring, word)
+        flat = flat_index(index, buffer.shape)
+        if name in self._parts and isinstance(flat, int):
+            return self.scalars.u32(flat * buffer.dtype.lanes)
+        first = word(flat) if buffer.ring is None else self._in_ring(buffer, index, buffer.ring, word)
         if buffer.dtype.lanes > 1:
             first = self.scalars.op("IMul", U32, first, self.scalars.u32(buffer.dtype.lanes))
         if held.begins is not None:
@@ -159,6 +176,9 @@ class Memory:
 
     def after(self, first: int, lane: int) -> int:
         """The word that numbers a lane of an access."""
+        number = self.words.value_of(first)
+        if number is not None:
+            return self.scalars.u32(number + lane)
         return self.scalars.op("IAdd", U32, first, self.scalars.u32(lane)) if lane else first
 
     def pointer(self, name: str, at: int) -> int:
@@ -167,6 +187,10 @@ class Memory:
         type = self.words.pointer(held.storage, held.element)
         if held.single:
             return held.variable
+        if name in self._parts:
+            number = self.words.value_of(at)
+            assert number is not None
+            return self._parts[name][number]
         member = (self.scalars.u32(0),) if held.storage == "buffer" else ()
         return self.code.op("AccessChain", type, held.variable, *member, at)
 
@@ -185,6 +209,43 @@ class Memory:
         if stored.kind == "b":
             return self.scalars.compare("ne", U32, found, self.scalars.u32(0))
         return found if stored == kind else self._as_value(self.scalars.bits_of(found, stored), stored, kind)
+
+    # --- vectors ---------------------------------------------------------------------------------------------
+
+    def is_vector(self, name: str, index: tuple[Dim, ...], kind: DType) -> bool:
+        """Whether an access is one of 16 bytes that begin at a multiple of 16."""
+        held = self.places[name]
+        stored = held.buffer.dtype
+        same = stored.lanes == 1 and stored == kind.scalar and stored.bits == 32 and kind.lanes == VECTOR
+        return same and name in self.aligned and grain(flat_index(index, held.buffer.shape)) % VECTOR == 0
+
+    def _vector(self, name: str, index: tuple[Dim, ...], word: Callable[[Dim], int]) -> tuple[int, int]:
+        """A pointer to a vector, and its type."""
+        held, s = self.places[name], self.scalars
+        assert held.begins is not None
+        type = self.words.vector(held.element, VECTOR)
+        if name not in self._vectors:
+            read = held.read_only
+            self._vectors[name] = self._variable(type, 4 * VECTOR, held.binding, read)
+        shift = s.u32(VECTOR.bit_length() - 1)
+        begins = s.op("ShiftRightLogical", U32, held.begins, shift)
+        at = s.op("IAdd", U32, begins, word(floordiv(flat_index(index, held.buffer.shape), VECTOR)))
+        pointer = self.words.pointer("buffer", type)
+        return self.code.op("AccessChain", pointer, self._vectors[name], s.u32(0), at), type
+
+    def load_vector(self, name: str, index: tuple[Dim, ...], word: Callable[[Dim], int]) -> list[int]:
+        """The elements of a vector."""
+        held = self.places[name]
+        pointer, type = self._vector(name, index, word)
+        whole = self.code.load(type, pointer)
+        return [self.code.op("CompositeExtract", held.element, whole, k) for k in range(VECTOR)]
+
+    def store_vector(self, name: str, index: tuple[Dim, ...], values: list[int], word: Callable[[Dim], int]) -> None:
+        """Writes a vector."""
+        pointer, type = self._vector(name, index, word)
+        self.code.store(pointer, self.code.op("CompositeConstruct", type, *values))
+
+    # --- scalars ---------------------------------------------------------------------------------------------
 
     def _as_value(self, word: int, stored: DType, kind: DType) -> int:
         """The lower bits of a word as a value of ``kind``, which has as many as what is stored."""

@@ -16,7 +16,7 @@ from typing import ClassVar, Union
 
 from sdk.errors import SdkError
 
-__all__ = ["Dim", "Expr", "Factor", "Func", "Var", "ceildiv", "dmax", "dmin", "floordiv", "from_terms", "mod"]
+__all__ = ["Dim", "Expr", "Factor", "Func", "Var", "ceildiv", "dmax", "dmin", "floordiv", "from_terms", "grain", "mod"]
 
 Dim = Union[int, "Expr"]
 MOST_TERMS = 1 << 14  # of one product: those of models have under 100
@@ -102,7 +102,7 @@ class Func(_Node):
             return found
         self = object.__new__(cls)
         self.name, self.a, self.b = name, a, b
-        self.exact = name == "floordiv" and isinstance(b, int) and b > 0 and _grain(a) % b == 0
+        self.exact = name == "floordiv" and isinstance(b, int) and b > 0 and grain(a) % b == 0
         self.free = frozenset().union(*(d.free for d in (a, b) if isinstance(d, Expr)))
         self._key = f"~{name}({a},{b})"
         cls._table[key] = self
@@ -341,10 +341,10 @@ def _multiple(term: Term, coeff: int) -> int:
 def _factor_multiple(factor: Factor) -> int:
     if isinstance(factor, Var):
         return factor.multiple
-    return _grain(factor.a) // factor.divisor if factor.exact else 1
+    return grain(factor.a) // factor.divisor if factor.exact else 1
 
 
-def _grain(a: Dim) -> int:
+def grain(a: Dim) -> int:
     """A number that every value of ``a`` is a multiple of."""
     const, terms = _split(a)
     return math.gcd(const, *(_multiple(t, c) for t, c in terms))

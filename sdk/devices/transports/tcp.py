@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sdk.devices.base import OpenRequest, Transport, register
@@ -18,7 +19,8 @@ _FORM = "tcp://HOST, tcp://HOST:PORT, tcp://[IPV6]:PORT, or any with ?cores=0,2-
 def open_tcp(request: OpenRequest) -> Transport:
     """Start ``request.artifact`` on the machine of an agent. Raises UsageError for an address that is none, and what
     ``open_program`` raises."""
-    return open_program(parse_address(request.uri), request.artifact, request.timeout_s)
+    address = replace(parse_address(request.uri), lasting=not request.is_whole)
+    return open_program(address, request.artifact, request.timeout_s, request.beside)
 
 
 def parse_address(uri: str) -> Address:

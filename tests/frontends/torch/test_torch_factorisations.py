@@ -83,6 +83,7 @@ def test_as_c_with_an_open_batch() -> None:
     [
         (la.eigvalsh, torch.zeros(17, 17), "of 1 to 16 rows and columns"),
         (lambda x: la.cholesky(x), torch.zeros(65, 65), "of 1 to 64 rows and columns"),
+        (la.qr, torch.zeros(3, 0), "of 1 to 64 rows and columns"),
         (lambda x: la.svd(x)[0], torch.zeros(4, 3), "vectors beyond the singular values"),
     ],
 )

@@ -23,9 +23,10 @@ _MOST_ROTATED: Final = 16  # the same of what is rotated: about 35 operators for
 
 def _sizes(node: TorchNode, x: Value, most: int, square: bool = False) -> tuple[int, int]:
     """Rows and columns of the matrices."""
-    rows, columns = x.type.shape[-2:] if x.type.rank > 1 else ("?", "?")
-    if not isinstance(rows, int) or not isinstance(columns, int) or not 0 < max(rows, columns) <= most or not rows:
+    sizes = tuple(d for d in x.type.shape[-2:] if isinstance(d, int) and 0 < d <= most)
+    if len(sizes) != 2:
         node.fail(f"it needs matrices of a fixed size, of 1 to {most} rows and columns")
+    rows, columns = sizes
     if square and rows != columns:
         node.fail("it needs square matrices")
     if x.type.dtype not in (F32, F64):

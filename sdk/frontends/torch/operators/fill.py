@@ -61,8 +61,9 @@ def arange(node: TorchNode, a: Number, b: Number | None = None, step: Number = 1
             return node.const(data, "arange")
     first: Dim = start  # type: ignore[assignment]
     if isinstance(step, Expr) and isinstance(start, (int, Expr)) and prove_ge(step, 1):  # as many steps as there are
-        steps = node.call("iota", extent=node.out.shape[0], start=0, step=1, dtype=str(node.kind))
-        return node.call("add", node.call("mul", steps, node.tensor(step, node.kind)), node.tensor(first, node.kind))
+        steps = node.call("iota", extent=node.out.shape[0], start=0, step=1, dtype=str(I64))
+        found = node.call("add", node.call("mul", steps, node.tensor(step, I64)), node.tensor(first, I64))
+        return node.cast(found, node.kind)
     if not all(isinstance(v, (int, Expr)) for v in (start, end, step)) or not isinstance(step, int) or step == 0:
         node.fail("a range of open sizes wants whole numbers, and a step that is a number or a size above 0")
     length: Dim = end - start if step > 0 else start - end  # type: ignore[operator, assignment]

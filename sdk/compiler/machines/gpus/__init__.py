@@ -1,0 +1,1 @@
+"""What the compiler knows of GPUs: records, and the rows that there are."""

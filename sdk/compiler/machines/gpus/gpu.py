@@ -1,0 +1,72 @@
+"""What the compiler knows of a kind of GPU: one record, with the rules that make kernels of nests for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sdk.compiler.analysis.pattern import Pattern
+from sdk.compiler.ir.loops import Block, For, Loops
+from sdk.compiler.schedules.gpu.tiles import Item
+
+__all__ = ["Gpu", "GpuRule", "Part"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A nest that becomes one kernel: its outer loops whose iterations are independent, what is inside of them, what
+    its index maps say that it is, and the parameters that begin at multiples of 16 bytes in all calls."""
+
+    loops: Loops
+    chain: Sequence[For]
+    inner: Block
+    pattern: Pattern
+    aligned: frozenset[str] = frozenset()
+
+
+class GpuRule(Protocol):
+    """A way to divide nests among work items: a frozen dataclass whose fields are the sizes that a GPU sets."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in tests and reports."""
+
+    def applies(self, part: Part, gpu: Gpu) -> bool:
+        """Whether the rule is for such nests."""
+
+    def schedule(self, part: Part, gpu: Gpu) -> Item:
+        """What an item does.
+
+        Raises:
+            ScheduleError: an obligation does not hold; the next rule is tried.
+        """
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A kind of GPU.
+
+    - ``rules``: tried in order; where none applies and holds, an item does one iteration of the plain nest.
+    - ``lanes``: 32-bit elements of the vectors that kernels compute in; 1 where drivers make scalars of them anyway.
+    - ``group``: work items of a group, at most; ``subgroup``: how many of them run in step, at least and at most.
+    - ``shared_bytes``: what a group may share.
+    - ``registers``: 32-bit registers of an item with which a core still has all its items at once.
+    - ``range_bytes``: what a kernel sees of a buffer, at most.
+    """
+
+    name: str
+    rules: tuple[GpuRule, ...]
+    lanes: int = 1
+    group: int = 128
+    subgroup: tuple[int, int] = (1, 128)
+    shared_bytes: int = 16 << 10
+    registers: int = 64
+    range_bytes: int = 128 << 20
+
+    @property
+    def variants(self) -> Iterator[Gpu]:
+        """The GPU, then the same without vectors: not every operation has a form in them."""
+        yield self
+        if self.lanes > 1:
+            yield replace(self, lanes=1)
