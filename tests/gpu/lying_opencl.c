@@ -1,7 +1,8 @@
 /* An OpenCL library between a program and the real one, which lies as LIE says: "kernel=NAME" (that kernel's results are
-   off), "build=NAME" (it does not compile), "limits" (groups of one item, little memory to share), "lost" (the fourth wait
-   finds the device gone), "memory" (no buffer is to be had), "times" (there are no time stamps), "buffers" (small ones
-   only), "crash=NAME" (compiling that kernel ends the program), "binary" (no compiled program is taken). */
+   off; NAME* is all that begin so), "build=NAME" (it does not compile), "limits" (groups of one item, little memory to
+   share), "lost" (the fourth wait finds the device gone), "memory" (no buffer is to be had), "times" (there are no time
+   stamps), "buffers" (small ones only), "crash=NAME" (compiling that kernel ends the program), "binary" (no compiled
+   program is taken). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -55,22 +56,47 @@ FORWARD(int32_t, clEnqueueWriteBuffer, (object_t q, object_t b, uint32_t w, size
 FORWARD(int32_t, clEnqueueReadBuffer, (object_t q, object_t b, uint32_t w, size_t o, size_t n, void *d, uint32_t c, const object_t *l, object_t *e), (q, b, w, o, n, d, c, l, e))
 FORWARD(int32_t, clFlush, (object_t q), (q))
 FORWARD(int32_t, clReleaseEvent, (object_t o), (o))
-FORWARD(int32_t, clReleaseKernel, (object_t o), (o))
 FORWARD(int32_t, clReleaseProgram, (object_t o), (o))
 FORWARD(int32_t, clReleaseMemObject, (object_t o), (o))
 FORWARD(int32_t, clReleaseCommandQueue, (object_t o), (o))
 FORWARD(int32_t, clReleaseContext, (object_t o), (o))
 FORWARD(int32_t, clGetKernelWorkGroupInfo, (object_t k, object_t d, uint32_t w, size_t n, void *o, size_t *s), (k, d, w, n, o, s))
 
-static object_t wrong; /* the kernel that is off, as it was made last */
+#define MOST 64
+static object_t wrong[MOST]; /* the kernels that are off, while there are any */
+
+static object_t *find(object_t kernel)
+{
+    for (int k = 0; k < MOST; ++k) {
+        if (wrong[k] == kernel) {
+            return &wrong[k];
+        }
+    }
+    return NULL;
+}
+
+int32_t clReleaseKernel(object_t kernel)
+{
+    REAL(int32_t, "clReleaseKernel", (object_t));
+    object_t *const place = find(kernel);
+    if (place != NULL) {
+        *place = NULL; /* another may be made in its place */
+    }
+    return to(kernel);
+}
 
 object_t clCreateKernel(object_t program, const char *name, int32_t *error)
 {
     REAL(object_t, "clCreateKernel", (object_t, const char *, int32_t *));
     const char *const off = lie("kernel");
     const object_t made = to(program, name, error);
-    if (off != NULL && strcmp(off, name) == 0) {
-        wrong = made;
+    const size_t length = off == NULL ? 0u : strlen(off);
+    if (off != NULL && (strcmp(off, name) == 0 || (length > 0u && off[length - 1u] == '*' && strncmp(off, name, length - 1u) == 0))) {
+        object_t *const place = find(NULL);
+        if (place == NULL) {
+            abort();
+        }
+        *place = made;
     }
     return made;
 }
@@ -109,7 +135,7 @@ int32_t clEnqueueNDRangeKernel(object_t q, object_t k, uint32_t dims, const size
 {
     REAL(int32_t, "clEnqueueNDRangeKernel", (object_t, object_t, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t, const object_t *, object_t *));
     size_t fewer[3] = {items[0], items[1], items[2]};
-    if (k == wrong && k != NULL) {
+    if (k != NULL && find(k) != NULL) {
         fewer[0] = fewer[1] = fewer[2] = 1; /* the first item only */
         local = NULL;
     }

@@ -30,10 +30,11 @@ typedef struct {
     uint8_t writes;  /* whether the step writes to it */
 } sdk_gpu_operand_t;
 
-/* One kernel of a step. It is given the step's operands that uses[first_use] and those after it number. */
+/* One kernel of a step. It is given the step's operands that uses[first_use] and those after it number. Where its kernel
+   does not run on the device, the dispatch `instead` rows on takes its place, a plainer form of it; 0: there is none. */
 typedef struct {
     uint32_t first_use;
-    uint16_t kernel;
+    uint16_t kernel, instead;
 } sdk_gpu_dispatch_t;
 
 /* One call of the plan. Its kernels are run in order, each with all numbers; none: it runs as C. */

@@ -69,14 +69,15 @@ static int record_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, run
     const sdk_gpu_place_t *const places = &runner->places[step->first_operand];
     sdk_gpu_range_t ranges[SDK_GPU_OPERANDS];
     int status = SDK_GPU_OK;
-    for (uint32_t d = step->first_dispatch; status == SDK_GPU_OK && d < step->first_dispatch + step->dispatches; ++d) {
+    for (uint32_t k = 0; status == SDK_GPU_OK && k < step->dispatches; ++k) {
+        const uint32_t d = sdk_gpu_model_form(model, entry, step->first_dispatch + k);
         const uint16_t kernel = entry->dispatches[d].kernel;
         const uint16_t *const uses = &entry->uses[entry->dispatches[d].first_use];
         const sdk_gpu_code_t *const code = &model->plans->codes[kernel];
-        for (uint32_t k = 0; k < code->operands; ++k) {
-            ranges[k].buffer = model->regions[operands[uses[k]].region];
-            ranges[k].offset = places[uses[k]].offset;
-            ranges[k].bytes = places[uses[k]].bytes;
+        for (uint32_t j = 0; j < code->operands; ++j) {
+            ranges[j].buffer = model->regions[operands[uses[j]].region];
+            ranges[j].offset = places[uses[j]].offset;
+            ranges[j].bytes = places[uses[j]].bytes;
         }
         if (depends(model, code, ranges, touches)) {
             status = sdk_gpu_record_barrier(model->gpu, recording);
@@ -146,6 +147,7 @@ void sdk_gpu_model_close(sdk_gpu_model_t *model)
     free(model->verdicts);
     free(model->touched);
     free(model->scratch);
+    free(model->before);
     free(model->kept);
     free(model);
 }
@@ -164,30 +166,64 @@ static int make_regions(sdk_gpu_model_t *model)
     return status;
 }
 
-/* Kernels that the driver does not take are none; anything else that fails is an error. */
-static int make_kernels(sdk_gpu_model_t *model)
+/* A kernel that the driver does not take gets its verdict; anything else that fails is an error. */
+static int make_kernel(sdk_gpu_model_t *model, uint32_t k)
 {
-    const sdk_gpu_plans_t *const plans = model->plans;
-    for (uint32_t k = 0; k < plans->code_count; ++k) {
-        size_t bytes = 0u;
-        const void *const kept = sdk_gpu_model_kept(model, k, &bytes);
-        int status;
-        if (model->verdicts[k] != SDK_GPU_RUNS) {
-            continue;
-        }
-        sdk_gpu_model_trying(model, k);
-        status = sdk_gpu_kernel(model->gpu, &plans->codes[k], kept, bytes, &model->kernels[k]);
-        if (model->kept != NULL && (status == SDK_GPU_E_BUILD || status == SDK_GPU_E_LIMIT)) {
-            sdk_gpu_model_forget(model); /* another driver than it says: all anew */
-            free_kernels(model);
-            k = UINT32_MAX;
-        } else if (status == SDK_GPU_E_BUILD || status == SDK_GPU_E_LIMIT) {
-            model->verdicts[k] = status == SDK_GPU_E_BUILD ? SDK_GPU_NOT_BUILT : SDK_GPU_OVER_LIMITS;
-        } else if (status != SDK_GPU_OK) {
+    size_t bytes = 0u;
+    const void *const kept = sdk_gpu_model_kept(model, k, &bytes);
+    int status;
+    if (model->verdicts[k] != SDK_GPU_RUNS || model->kernels[k] != 0u) {
+        return SDK_GPU_OK;
+    }
+    sdk_gpu_model_trying(model, k);
+    status = sdk_gpu_kernel(model->gpu, &model->plans->codes[k], kept, bytes, &model->kernels[k]);
+    if (status == SDK_GPU_E_BUILD || status == SDK_GPU_E_LIMIT) {
+        if (model->kept != NULL) {
             return status;
         }
+        model->verdicts[k] = status == SDK_GPU_E_BUILD ? SDK_GPU_NOT_BUILT : SDK_GPU_OVER_LIMITS;
+        status = SDK_GPU_OK;
     }
-    return SDK_GPU_OK;
+    return status;
+}
+
+uint32_t sdk_gpu_model_form(const sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, uint32_t d)
+{
+    while (model->verdicts[entry->dispatches[d].kernel] != SDK_GPU_RUNS && entry->dispatches[d].instead != 0u) {
+        d += entry->dispatches[d].instead;
+    }
+    return d;
+}
+
+int sdk_gpu_model_make(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const sdk_gpu_step_t *step)
+{
+    int status = SDK_GPU_OK;
+    for (uint32_t k = 0; status == SDK_GPU_OK && k < step->dispatches; ++k) {
+        uint32_t d = step->first_dispatch + k, before;
+        do {
+            before = sdk_gpu_model_form(model, entry, d);
+            status = make_kernel(model, entry->dispatches[before].kernel);
+            d = sdk_gpu_model_form(model, entry, before);
+        } while (status == SDK_GPU_OK && d != before);
+    }
+    return status;
+}
+
+static int make_kernels(sdk_gpu_model_t *model)
+{
+    int status = SDK_GPU_OK;
+    for (uint32_t e = 0; status == SDK_GPU_OK && e < model->plans->entry_count; ++e) {
+        const sdk_gpu_entry_t *const entry = model->plans->entries[e];
+        for (uint32_t k = 0; status == SDK_GPU_OK && k < entry->step_count; ++k) {
+            status = sdk_gpu_model_make(model, entry, &entry->steps[k]);
+        }
+    }
+    if (model->kept != NULL && (status == SDK_GPU_E_BUILD || status == SDK_GPU_E_LIMIT)) {
+        sdk_gpu_model_forget(model); /* another driver than it says: all anew */
+        free_kernels(model);
+        return make_kernels(model);
+    }
+    return status;
 }
 
 static int make_runner(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner)
@@ -243,12 +279,28 @@ static int make_slots(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
     return SDK_GPU_OK;
 }
 
+/* Whether another form of a kernel runs on the device. */
+static int plainer(const sdk_gpu_model_t *model, uint32_t kernel)
+{
+    for (uint32_t e = 0; e < model->plans->entry_count; ++e) {
+        const sdk_gpu_entry_t *const entry = model->plans->entries[e];
+        for (uint32_t d = 0; d < entry->dispatch_count; ++d) {
+            if (entry->dispatches[d].kernel == kernel &&
+                model->verdicts[entry->dispatches[sdk_gpu_model_form(model, entry, d)].kernel] == SDK_GPU_RUNS) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 static void tell(const sdk_gpu_model_t *model, void (*told)(const char *line))
 {
     static const char *const WHY[] = {"", "the driver does not compile it", "it asks for more than the device has",
                                       "its results on the device are not those of the processor",
                                       "the driver did not return from it in an earlier start"};
     char line[512];
+    const char *how;
     for (uint32_t e = 0; told != NULL && e < model->plans->entry_count; ++e) {
         const sdk_gpu_entry_t *const entry = model->plans->entries[e];
         for (uint32_t k = 0; k < entry->step_count; ++k) {
@@ -261,8 +313,9 @@ static void tell(const sdk_gpu_model_t *model, void (*told)(const char *line))
     }
     for (uint32_t k = 0; told != NULL && k < model->plans->code_count; ++k) {
         if (model->verdicts[k] != SDK_GPU_RUNS) {
-            snprintf(line, sizeof line, "%.80s: kernel %.160s runs on the processor: %s", model->gpu->device.name,
-                     model->plans->codes[k].name, WHY[model->verdicts[k]]);
+            how = plainer(model, k) ? "is replaced by a plainer one" : "runs on the processor";
+            snprintf(line, sizeof line, "%.80s: kernel %.160s %s: %s", model->gpu->device.name, model->plans->codes[k].name, how,
+                     WHY[model->verdicts[k]]);
             told(line);
         }
     }
@@ -309,7 +362,8 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
     if (status == SDK_GPU_OK) {
         model->touched = room(model->touch_room, sizeof *model->touched);
         model->scratch = room((size_t)largest, 1u);
-        status = model->touched == NULL || model->scratch == NULL ? no_memory(gpu) : make_regions(model);
+        model->before = room((size_t)(plans->region_bytes[SDK_GPU_ARENA] + plans->region_bytes[SDK_GPU_STATE]), 1u);
+        status = model->touched == NULL || model->scratch == NULL || model->before == NULL ? no_memory(gpu) : make_regions(model);
     }
     if (status == SDK_GPU_OK) {
         sdk_gpu_model_load(model);
@@ -344,7 +398,8 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
         return status;
     }
     free(model->scratch);
-    model->scratch = NULL;
+    free(model->before);
+    model->scratch = model->before = NULL;
     model->recorded = 0u;
     tell(model, told);
     *out = model;

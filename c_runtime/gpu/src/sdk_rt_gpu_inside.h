@@ -49,6 +49,7 @@ struct sdk_gpu_model {
     touch_t *touched;
     uint32_t touch_room;
     uint8_t *scratch; /* of the host, as large as the largest operand that is written: what the device made of it */
+    uint8_t *before;  /* of the host, as large as arena and state: what a step that is proved will write, as it was */
     uint8_t *kept;    /* the file of what was kept, NULL where there is none of use */
     uint64_t key[2];  /* of device, driver and program */
     uint64_t state_bytes, clock;
@@ -67,6 +68,12 @@ int sdk_gpu_model_up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_plac
 /* Records the steps of a segment. */
 int sdk_gpu_model_record(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const segment_t *segment,
                          sdk_gpu_recording_t *recording);
+
+/* Which dispatch does the work of dispatch d: the first of its forms whose kernel runs on the device, else the last. */
+uint32_t sdk_gpu_model_form(const sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, uint32_t d);
+
+/* Makes the kernels of a step's dispatches, of each the first form that the driver takes. */
+int sdk_gpu_model_make(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const sdk_gpu_step_t *step);
 
 /* Whether all kernels of a step run on the device. */
 int sdk_gpu_model_usable(const sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const sdk_gpu_step_t *step);

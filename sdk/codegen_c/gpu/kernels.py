@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -74,12 +75,14 @@ class Code:
 @dataclass(frozen=True)
 class Launch:
     """A kernel of a function: its number, its groups in the function's dims, which of the function's parameters it is
-    given, and the bytes of the arrays that it is given after them."""
+    given, and the bytes of the arrays that it is given after them. ``instead`` is run where that does not run on a
+    device or is wrong there: the plain nest."""
 
     kernel: int
     groups: Groups
     operands: tuple[int, ...]
     scratch: tuple[int, ...]
+    instead: Launch | None = None
 
 
 @dataclass(frozen=True)
@@ -130,12 +133,17 @@ def kernels(
             missing[name] = error.message if error.why is None else f"{error.message}: {error.why}"
             continue
         own = []
-        for k, code in enumerate(made):
-            if code.key not in known:
-                known[code.key] = len(codes)
-                codes.append(_named(code, identifier(f"{prefix}_{name}_{k}" if k else f"{prefix}_{name}")))
-            grid = code.grid
-            own.append(Launch(known[code.key], grid.groups, grid.operands, grid.scratch))
+        for k, forms in enumerate(made):
+            launch: Launch | None = None
+            for code in reversed(forms):  # the plain nest first, which the others then name
+                if code.key not in known:
+                    known[code.key] = len(codes)
+                    plain = "_plain" if len(forms) > 1 and launch is None else ""
+                    codes.append(_named(code, identifier(f"{prefix}_{name}{f'_{k}' if k else ''}{plain}")))
+                grid = code.grid
+                launch = Launch(known[code.key], grid.groups, grid.operands, grid.scratch, launch)
+            assert launch is not None
+            own.append(launch)
         of[name] = tuple(own)
     return Kernels(tuple(codes), of, missing)
 
@@ -145,19 +153,30 @@ def _named(code: Code, name: str) -> Code:
     return replace(code, name=name, text=code.text.replace(code.name, name))
 
 
-def _made(loops: Loops, prefix: str, gpu: str, aligned: frozenset[str]) -> list[Code]:
-    """The kernels of a function."""
-    return [_scheduled(part, prefix, gpu, aligned) for part in parts_of(loops)]
+def _made(loops: Loops, prefix: str, gpu: str, aligned: frozenset[str]) -> list[list[Code]]:
+    """The forms of each kernel of a function."""
+    return [_forms(part, prefix, gpu, aligned) for part in parts_of(loops)]
 
 
-def _scheduled(part: Loops, prefix: str, gpu: str, aligned: frozenset[str]) -> Code:
-    """A kernel as the first of its schedules has it that the language has a form of; the last is the plain nest."""
+def _forms(part: Loops, prefix: str, gpu: str, aligned: frozenset[str]) -> list[Code]:
+    """A kernel as the first of its schedules has it that the language has a form of, then the plain nest, which asks
+    nothing of addresses or vectors, where that is another.
+
+    Raises:
+        BuildError: there is no form, for the reason that there is no plain one.
+    """
+    found: list[Code] = []
     for machine in gpu_for(gpu).variants:
-        try:
-            return _printed(work_items(part, machine, aligned), prefix, gpu, aligned)
-        except BuildError:
-            continue
-    return _printed(work_items(part), prefix, gpu, aligned)
+        with contextlib.suppress(BuildError):
+            found.append(_printed(work_items(part, machine, aligned), prefix, gpu, aligned))
+            break
+    try:
+        plain = _printed(work_items(part), prefix, gpu, frozenset())
+    except BuildError:
+        if not found:
+            raise
+        return found
+    return [*(code for code in found if code.key != plain.key), plain]
 
 
 def _printed(grid: Grid, prefix: str, gpu: str, aligned: frozenset[str]) -> Code:

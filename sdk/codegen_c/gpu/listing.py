@@ -21,8 +21,9 @@ def listing(module: Module, gpu: str) -> str:
         users = [
             f"{name.strip()} in {' x '.join(map(str, one.groups))} groups"
             for name, own in made.of.items()
-            for one in own
-            if one.kernel == number
+            for form in own
+            for one in (form, form.instead)
+            if one is not None and one.kernel == number
         ]
         language = "WGSL" if gpu == "webgpu" else "OpenCL C"
         size = f"{len(code.words)} words of SPIR-V" if code.words else f"{len(code.text):,} characters of {language}"

@@ -151,7 +151,7 @@ class GpuRunPrinter(RunPrinter):
         return [n for step in self.steps_on_gpu for n in step.numbers]
 
     def _groups(self) -> list[tuple[Dim, Dim, Dim]]:
-        return [one.groups for step in self.steps_on_gpu for one in step.launches]
+        return [one.groups for step in self.steps_on_gpu for one, _ in step.rows]
 
     def _tables_of_steps(self) -> list[str]:
         e, steps = self.entry, self.steps_on_gpu
@@ -173,7 +173,7 @@ class GpuRunPrinter(RunPrinter):
             _table("sdk_gpu_step_t", f"{name}_steps", self._step_rows(steps)),
             _table("sdk_gpu_operand_t", f"{name}_operands", operands),
             _table("sdk_gpu_dispatch_t", f"{name}_dispatches", _dispatch_rows(steps)),
-            _table("uint16_t", f"{name}_uses", [f"{k}u" for s in steps for one in s.launches for k in one.operands]),
+            _table("uint16_t", f"{name}_uses", [f"{k}u" for s in steps for one, _ in s.rows for k in one.operands]),
             _table("sdk_gpu_place_t", f"{name}_places", places),
             _table("int32_t", f"{name}_numbers", [str(_number(n)) for n in self._numbers()]),
             _table("uint32_t", f"{name}_groups", groups, "[3]"),
@@ -209,15 +209,15 @@ class GpuRunPrinter(RunPrinter):
             text = ", ".join(f"{n}u" for n in (operand, number, dispatch, *sizes))
             why = quoted(step.why) if step.why else "NULL"
             rows.append(f"{{{text}, {quoted(what)}, {why}}} /* {k} */")
-            operand, number, dispatch = operand + sizes[0], number + sizes[1], dispatch + sizes[2]
+            operand, number, dispatch = operand + sizes[0], number + sizes[1], dispatch + len(step.rows)
         return rows
 
 
 def _dispatch_rows(steps: Sequence[Step]) -> list[str]:
     """The kernel of each dispatch, and where what it is given begins."""
     rows, use = [], 0
-    for one in (launch for step in steps for launch in step.launches):
-        rows.append(f"{{{use}u, {one.kernel}u}}")
+    for one, instead in (row for step in steps for row in step.rows):
+        rows.append(f"{{{use}u, {one.kernel}u, {instead}u}}")
         use += len(one.operands)
     return rows
 

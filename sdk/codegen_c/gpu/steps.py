@@ -65,13 +65,24 @@ class Operand:
 @dataclass(frozen=True)
 class Step:
     """One statement: its operands, the numbers for its kernels, and these with what each is given of the operands.
-    Without kernels it runs as C, for the reason that ``why`` gives."""
+    Without kernels it runs as C, for the reason that ``why`` gives. ``rows`` are the launches and then those that may
+    take their place, each with how many rows on that one is (0: there is none)."""
 
     stmt: PlanCall | Copy
     operands: tuple[Operand, ...]
     numbers: tuple[Dim, ...]
     launches: tuple[Launch, ...] = ()
     why: str = ""
+
+    @property
+    def rows(self) -> tuple[tuple[Launch, int], ...]:
+        """The dispatches of the step in the order of the tables."""
+        every = list(self.launches)
+        ahead = []
+        for number, one in enumerate(every):  # which grows: those that take the place of others may have such too
+            ahead.append(len(every) - number if one.instead is not None else 0)
+            every += [one.instead] if one.instead is not None else []
+        return tuple(zip(every, ahead, strict=True))
 
 
 def constants(weights: Weights) -> Constants:
@@ -261,9 +272,9 @@ def _step(
     env: Mapping[Var, Dim],
     kernels: Kernels,
 ) -> Step:
-    launches = []
     beyond: list[Operand] = []
-    for own in kernels.of.get(function, ()):
+
+    def placed(own: Launch) -> Launch:
         x, y, z = (substitute(g, env) for g in own.groups)
         first = len(operands) + len(beyond)
         at = 0
@@ -271,12 +282,15 @@ def _step(
             beyond.append(Operand(SCRATCH, at, size, dtype("u8"), False, True))
             at += -(-size // _ALIGN) * _ALIGN
         given = (*own.operands, *range(first, first + len(own.scratch)))
-        launches.append(Launch(own.kernel, (x, y, z), given, own.scratch))
+        plain = None if own.instead is None else placed(own.instead)
+        return Launch(own.kernel, (x, y, z), given, own.scratch, plain)
+
+    launches = [placed(own) for own in kernels.of.get(function, ())]
     why = kernels.missing.get(function, "")
     return Step(stmt, (*operands, *beyond), numbers, tuple(launches), why)
 
 
 def scratch_bytes(kernels: Kernels) -> int:
     """The most that a dispatch takes of the region of scratch."""
-    launches = (one for own in kernels.of.values() for one in own)
+    launches = (form for own in kernels.of.values() for one in own for form in (one, one.instead) if form is not None)
     return max((sum(-(-size // _ALIGN) * _ALIGN for size in one.scratch) for one in launches), default=0)
