@@ -19,7 +19,7 @@ from sdk.cli import run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOATS = ROOT / "examples" / "digits" / "digits.onnx"
-TSC = Path(sys.prefix) / "node_modules" / ".bin" / "tsc"  # `make test` installs requirements/package.json there
+TSC = Path(sys.prefix) / "node_modules" / ".bin" / "tsc"  # `make soak` installs requirements/package.json there
 LANGUAGES = {".dart": tree_sitter_dart.language(), ".swift": tree_sitter_swift.language()}
 # The part of React Native that a file needs: a module that answers with what it was given.
 REACT = """
@@ -108,9 +108,10 @@ def test_weights_of_dart(tmp_path: Path) -> None:
     assert {"net_weights_map", "net_session_open"} <= set(re.findall(r"'(net_\w+)'", dart.read_text())) <= exported
 
 
+@pytest.mark.slow
 def test_react_native(project: Path, need_tool) -> None:
     """By TypeScript's compiler, strictly, and by Node with a module that stands for the phone's."""
-    assert TSC.exists(), "typescript is not installed: make test does it"
+    assert TSC.exists(), "typescript is not installed: make soak does it"
     module = project / "node_modules" / "react-native"
     module.mkdir(parents=True)
     (module / "index.js").write_text(REACT)

@@ -60,7 +60,7 @@ for (const call of told) {
 }
 console.log(JSON.stringify(said));
 """
-TSC = Path(sys.prefix) / "node_modules" / ".bin" / "tsc"  # `make test` installs requirements/package.json there
+TSC = Path(sys.prefix) / "node_modules" / ".bin" / "tsc"  # `make soak` installs requirements/package.json there
 # What a program may do with a model of an open size, and one of two entries; and what the compiler has to refuse.
 PROGRAM = """import { load, model as told, ModelError } from 'one';
 import type { Inputs, Model, Outputs, Progress } from 'one';
@@ -469,9 +469,10 @@ def test_types_tell_the_interface(make: Any, tmp_path: Path) -> None:
     assert sorted(exported) == sorted(done.stdout.strip().split(","))
 
 
+@pytest.mark.slow
 def test_a_program_in_typescript(make: Any, tmp_path: Path, need_tool) -> None:
     """The compiler takes what fits the interface, and refuses what does not, as Node and as bundlers find packages."""
-    assert TSC.exists(), "typescript is not installed: make test does it"
+    assert TSC.exists(), "typescript is not installed: make soak does it"
     one, two = tmp_path / "node_modules" / "one", tmp_path / "node_modules" / "two"
     one.parent.mkdir()
     make(several(tmp_path / "several.onnx"), "--dim", "rows=2:8:2", "--dim", "more=0:4", name="one").rename(one)
