@@ -36,13 +36,14 @@ _LANES: Final = 2  # the fewest that are worth a vector
 
 @dataclass(frozen=True)
 class Tile:
-    """How large: ``rows`` by ``columns`` elements, those in vectors of ``lanes`` at most; ``steps`` of a sum are one
-    step of its loop."""
+    """How large: ``rows`` by ``columns`` elements, those in vectors of ``lanes`` at most; without vectors
+    ``scalar_rows`` by ``columns`` (0: as many rows). ``steps`` of a sum are one step of its loop."""
 
     rows: int
     columns: int
     lanes: int = 1
     steps: int = 1
+    scalar_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def tiled(loops: Loops, chain: Sequence[For], inner: Block, tile: Tile, aligned:
             if lanes == 1:
                 raise
             lanes, cols = 1, replace(cols, lanes=1)
-    rows = shape.rows(tile.rows)
+    rows = shape.rows(tile.rows if cols.lanes > 1 else tile.scalar_rows or tile.rows)
     instances = [
         Instance({**row.env, **col.env}, f"_{k}" if k else "", (*row.inside, *col.inside), col.skipped)
         for k, (row, col) in enumerate((r, c) for r in rows.instances() for c in cols.instances())
