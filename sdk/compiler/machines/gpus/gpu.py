@@ -49,20 +49,11 @@ class Gpu:
 
     - ``rules``: tried in order; where none applies and holds, an item does one iteration of the plain nest.
     - ``lanes``: 32-bit elements of the vectors that kernels compute in; 1 where drivers make scalars of them anyway.
-    - ``group``: work items of a group, at most; ``subgroup``: how many of them run in step, at least and at most.
-    - ``shared_bytes``: what a group may share.
-    - ``registers``: 32-bit registers of an item with which a core still has all its items at once.
-    - ``range_bytes``: what a kernel sees of a buffer, at most.
     """
 
     name: str
     rules: tuple[GpuRule, ...]
     lanes: int = 1
-    group: int = 128
-    subgroup: tuple[int, int] = (1, 128)
-    shared_bytes: int = 16 << 10
-    registers: int = 64
-    range_bytes: int = 128 << 20
 
     @property
     def variants(self) -> Iterator[Gpu]:
