@@ -87,7 +87,7 @@ def _named_or_this(ctx: click.Context, param: click.Parameter, board: str | None
     has not."""
     if board is None and ctx.params.get("gpu") is None and not ctx.resilient_parsing:
         raise click.MissingParameter(ctx=ctx, param=param)
-    return board or "host"
+    return "host" if board is None else board
 
 
 def build_options(function: F) -> F:

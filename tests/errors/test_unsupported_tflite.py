@@ -118,7 +118,6 @@ def no_mean() -> bytes:
 OPEN = {"signature": (-1, 4)}
 CASES: dict[str, Callable[[], bytes]] = {
     "the target shape [-2, 2] is impossible": lambda: net("RESHAPE", consts=([-2, 2],)),
-    "an open extent cannot be squeezed or expanded": lambda: net("EXPAND_DIMS", consts=([0],), **OPEN),
     "a fused activation is not supported here": lambda: two(0.5, 0.5, Axis=1, FusedActivationFunction=1),
     "no inputs": nothing,
     "the inputs and the output must share one scale": lambda: two(0.5, 0.25, Axis=1),
@@ -190,7 +189,6 @@ CASES: dict[str, Callable[[], bytes]] = {
     "the file says int8[1, 5]": lambda: net("RELU", out=(1, 5)),
 }
 DIMS = {
-    "an open extent cannot be squeezed or expanded": "x_0=1:4",
     "the open extent x_0 cannot be sliced": "x_0=1:4",
     "a sum or mean over an open extent, or to another type, is not supported": "x_0=1:4",
     "SAME padding with stride 2 of the open extent": "x_1=4:9",

@@ -88,11 +88,12 @@ def known(loops: Loops) -> dict[str, list[np.ndarray]]:
 
 
 def primitives() -> Iterator[str]:
-    """Every function of the package that rewrites loops where an obligation that it states holds."""
+    """Every function of the package that rewrites functions of loops where an obligation that it states holds."""
     for found in pkgutil.walk_packages(schedules.__path__, f"{schedules.__name__}."):
         module = importlib.import_module(found.name)
         for name, item in inspect.getmembers(module, inspect.isfunction):
-            if not name.startswith("_") and "obligation:" in (item.__doc__ or ""):
+            of_blocks = item.__annotations__.get("return") == "Block"  # a step of a primitive
+            if not name.startswith("_") and "obligation:" in (item.__doc__ or "") and not of_blocks:
                 yield name
 
 

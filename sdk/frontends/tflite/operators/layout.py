@@ -18,7 +18,7 @@ __all__ = ["TABLE"]
 
 def reshape(node: OpNode) -> None:
     """RESHAPE to a shape known at import; to that of the output if only the run computes it, as tflite-micro does."""
-    if node.has(1) and node.contents(1) is None:
+    if (node.has(1) and node.contents(1) is None) or 0 in node.output().shape:
         _reshape_to(node, node.output().shape)
     else:
         movement.reshape(node)

@@ -27,17 +27,18 @@ def reshape(node: OpNode) -> None:
     else:
         wanted = list(node.operator.options.get("NewShapeAsNumpy") or node.output().shape)
         wanted = [] if wanted == [0] else wanted  # how converters of old wrote a scalar
+    told = ", ".join(map(str, wanted))
     places = [k for k, d in enumerate(wanted) if isinstance(d, int) and d == -1]
     if len(places) > 1 or any(isinstance(d, int) and d < -1 for d in wanted):
-        raise BuildError(f"the target shape {list(map(str, wanted))} is impossible")
+        raise BuildError(f"the target shape [{told}] is impossible")
     size = product(x.type.shape)
     if places:
         rest = product(tuple(d for k, d in enumerate(wanted) if k != places[0]))
         if prove_ge(rest, 1) is not True:
-            raise BuildError(f"the target shape {list(map(str, wanted))} leaves the size of its -1 open")
+            raise BuildError(f"the target shape [{told}] leaves the size of its -1 open")
         wanted[places[0]] = floordiv(size, rest)
     if prove_eq(product(tuple(wanted)), size) is not True:
-        raise BuildError(f"{size} elements are not known to fit the shape {list(map(str, wanted))}")
+        raise BuildError(f"{size} elements are not known to fit the shape [{told}]")
     node.call("reshape", x, shape=tuple(wanted))
 
 
