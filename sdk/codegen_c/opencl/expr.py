@@ -104,6 +104,7 @@ class Values:
             value = self.scalars.value(expr)
             whole = value.exact or isinstance(expr, Imm)
             return wrap(value[:2], ATOM) if whole else f"({self.scalars.assigned(expr)})"
+        _refuse_half_lanes(expr)
         match expr:
             case Imm():
                 return _literal(expr)
@@ -151,6 +152,19 @@ class Values:
         if expr.dtype == BOOL:
             return f"({arg} != 0)"
         return f"convert_{c_type(expr.dtype)}({arg})"
+
+
+def _refuse_half_lanes(expr: ValueExpr) -> None:
+    """16-bit floats lie in memory as integers, which functions of one element convert: in lanes they are only moved.
+
+    Raises:
+        BuildError: a number in lanes of 16-bit floats, or what computes with them.
+    """
+    computes = isinstance(expr, Op) and expr.name not in ("broadcast", "select")
+    args = expr.args if isinstance(expr, Op) else ()
+    for one in (expr.dtype, *(a.dtype for a in args)) if computes or isinstance(expr, Imm) else ():
+        if one.is_float and one.bits == 16 and one.lanes > 1:
+            raise BuildError(f"{one} has no arithmetic in OpenCL C")
 
 
 def _literal(expr: Imm) -> str:
