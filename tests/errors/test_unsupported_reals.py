@@ -147,9 +147,9 @@ CASES: dict[str, Case | bytes] = {
     "4 conditions for 3 slices": Case("SELECT", (Held((4,), "bool"), Held((3, 2)), Held((3, 2)))),
     "its operands are f32 and i32": Case("SELECT_V2", (Held((4,), "bool"), Held((4,)), Held((4,), "int32"))),
     "has type COMPLEX64": untyped(),
-    "the target shape ['-1', '-1'] is impossible": moved("RESHAPE", (2, 3), [-1, -1]),
-    "the target shape ['0', '-1'] leaves the size of its -1 open": moved("RESHAPE", (2, 3), [0, -1]),
-    "6 elements are not known to fit the shape ['2', '4']": moved("RESHAPE", (2, 3), [2, 4]),
+    "the target shape [-1, -1] is impossible": moved("RESHAPE", (2, 3), [-1, -1]),
+    "the target shape [0, -1] leaves the size of its -1 open": moved("RESHAPE", (2, 3), [0, -1]),
+    "6 elements are not known to fit the shape [2, 4]": moved("RESHAPE", (2, 3), [2, 4]),
     "axis 1 of extent 3 cannot be dropped": moved(
         "SQUEEZE", (1, 3), options="SqueezeOptions", SqueezeDims=(1,)
     ),
