@@ -36,6 +36,7 @@ soak: tools $(VENV)/.test-$(STAMP) $(VENV)/.npm-$(STAMP)
 	@for tool in $(SOAK_TOOLS); do command -v $$tool >/dev/null || { echo "$$tool is not installed"; \
 		echo "hint: sudo apt-get install $(SOAK_TOOLS)"; exit 1; }; done
 	test -e $(VENV)/dex/bundletool.jar || $(BIN)/python requirements/dex.py $(VENV)/dex
+	sh requirements/swift.sh $(VENV)/swift
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: $(VENV)/.test-$(STAMP)

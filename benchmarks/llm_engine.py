@@ -2,7 +2,8 @@
 
     python -m venv PEER && PEER/bin/pip install llama-cpp-python gguf
     python benchmarks/llm_engine.py PEER/bin/python [--work FOLDER] [--only WORD] [--threads 1,2] [--rounds N] [--json]
-        [--cache f32|f16|int8] [--same]
+        [--cache f32|f16|int8] [--same] [--speed] [--keep]
+        [--file GGUF] [--prompt IDS]
 
 Each engine is one process that holds the model; they take turns, prompt by prompt and token run by token run, so that
 both see the same machine. With one thread, processor time counts, which others who use the machine do not add to; with
@@ -12,11 +13,22 @@ several, time by the clock. Of each number the median of the rounds is printed, 
 before it loaded the model. ``read`` is the part of the memory's bandwidth that our tokens at a context of 64 take: the
 bytes of weights by the time of a token, of what as many threads read of that file when they only add it up.
 
+With --speed nothing but prompts, tokens and ``read`` is measured: some minutes for all models with --rounds 3, on an
+idle machine.
+--keep takes builds in the folder of --work as they are.
+
 ``apart`` is how far logits are apart after the same tokens, of the largest, over a prompt and the tokens that llama.cpp
 finds most probable; ``agree`` how many of these ours would have said as well. With --same both are told to compute the
 same: scales of activations in f16 in ours, caches of f32 and no flash attention in llama.cpp; a model of one layer is
 compared too. ``first`` is the first row that is more than 1e-5 apart, ``least`` how far the closest rows are: where a
 number lies between two roundings, one engine rounds it up and the other down, and later roundings differ too.
+
+--file compares logits of a checkpoint of yours (of 256 positions or more), after the tokens of --prompt. Trained
+weights tell more than random ones, whose logits lie close together:
+
+    python examples/stories/train.py stories
+    PEER/bin/python benchmarks/llm_peer.py convert stories Q8_0 stories-Q8_0.gguf
+    python benchmarks/llm_engine.py PEER/bin/python --file stories-Q8_0.gguf --prompt 0
 """
 
 from __future__ import annotations
@@ -38,6 +50,7 @@ from typing import Any
 
 import numpy as np
 from llm_worker import memory, serve, timed
+from numpy.random import default_rng
 from rich.console import Console
 from rich.table import Table
 
@@ -46,8 +59,9 @@ SHAPES = ("smollm2-135m", "qwen3-0.6b", "llama-3.2-1b")
 SMALL = ("one-layer", "smollm2-135m")  # whose logits are compared where both compute the same
 FORMATS = ("Q4_0", "Q8_0")
 CONTEXT = 2048
-CONTEXTS, PROMPTS = (64, 512), (128, 512)
+CONTEXTS, PROMPTS = (512, 64), (128, 512)  # decoding begins within the last prompt
 TOKENS, GREEDY, PROMPT = 16, 64, 32
+OWN = 256  # positions of a checkpoint of one's own
 SUM = """#include <stddef.h>
 #include <stdint.h>
 uint64_t add(const uint64_t *data, size_t bytes)
@@ -124,13 +138,18 @@ def checkpoint(peer: str, work: Path, shape: str, format: str) -> Path:
     return path
 
 
-def built(work: Path, path: Path, **how: Any) -> tuple[Path, dict[str, float]]:
-    """A build of a checkpoint, and the seconds that it took by the clock and of processors."""
+def built(
+    work: Path, path: Path, keep: bool = False, context: int = CONTEXT, **how: Any
+) -> tuple[Path, dict[str, float]]:  # fmt: skip
+    """A build of a checkpoint, and the seconds that it took by the clock and of processors; with ``keep`` one that is
+    there already."""
     from sdk.llm.build import build_model
 
     out = work / path.stem
+    if keep and (out / "model.json").is_file():
+        return out, {}
     begin, before = time.perf_counter(), os.times()
-    build_model(path, out, context=CONTEXT, force=True, name="bench", **how)
+    build_model(path, out, context=context, force=True, name="bench", **how)
     used = sum(b - a for a, b in zip(before[:4], os.times()[:4], strict=True))
     return out, {"build s": time.perf_counter() - begin, "build processor s": used}
 
@@ -142,24 +161,26 @@ def pairs(peer: str, path: Path, out: Path, threads: int, *how: str) -> tuple[tu
 
 
 def measure(
-    peer: str, path: Path, out: Path, name: dict[str, Any], threads: int, rounds: int
+    peer: str, path: Path, out: Path, name: dict[str, Any], threads: int, rounds: int, speed: bool
 ) -> Iterator[dict[str, Any]]:
-    """One row for each length, then those of what a model takes."""
+    """One row for each length, then those of what a model takes where not only ``speed`` is asked for."""
     sizes = _planned(out)
     with ExitStack() as stack:
         pair = [stack.enter_context(worker(*command)) for command in pairs(peer, path, out, threads)]
-        for tokens in PROMPTS:
+        for one in pair:
+            one.ask("prefill", tokens=PROMPT)  # reads all weights for the first time
+        for tokens in PROMPTS:  # the last of them stays in the caches
             yield name | {"what": f"prefill {tokens}"} | _turns(pair, "prefill", threads, rounds, {"tokens": tokens})
         for context in CONTEXTS:
-            for one in pair:
-                one.ask("fill", context=context)
             given = {"context": context, "tokens": TOKENS}
             row = name | {"what": f"decode at {context}"} | _turns(pair, "decode", threads, rounds, given)
             yield row
-            if context == CONTEXTS[0]:
+            if context == CONTEXTS[-1]:
                 most = _read(out / "bench_weights.bin", threads)
                 part = row["ours_best"] * sizes["weights"] / most * 100
                 yield name | {"what": f"read %, of {most / 1e9:.1f} GB/s", "ours": part, "theirs": None, "ratio": None}
+        if speed:
+            return
         memory = [one.ask("memory") for one in pair]
         loads = [min([one.load_ms, *_loads(peer, path, out, threads)[k]]) for k, one in enumerate(pair)]
         peaks = [(taken["peak"] - taken["base"]) / 1e6 for taken in memory]
@@ -174,11 +195,10 @@ def _turns(pair: Sequence[Worker], do: str, threads: int, rounds: int, given: di
     """Tokens per second of both, in turns."""
     clock = "cpu" if threads == 1 else "wall"
     found = []
-    for k in range(rounds + 1):
+    for k in range(rounds):
         order = pair if k % 2 else pair[::-1]
         times = {one: one.ask(do, **given)[clock] for one in order}
         found.append([given["tokens"] / times[one] for one in pair])
-    found = found[1:]  # the first warms up
     best = [max(both[k] for both in found) for k in (0, 1)]
     middle = [statistics.median(both[k] for both in found) for k in (0, 1)]
     return {
@@ -224,13 +244,14 @@ def _planned(out: Path) -> dict[str, int]:
         return model.sizes
 
 
-def _compared(pair: Sequence[Worker], work: Path) -> dict[str, Any]:
-    """Both after the same tokens: those that the second finds."""
-    tokens = pair[1].ask("greedy", prompt=PROMPT, count=GREEDY)["tokens"]
+def _compared(pair: Sequence[Worker], work: Path, prompt: Sequence[int] = ()) -> dict[str, Any]:
+    """Both after the same tokens: a prompt, or random ones, and those that the second finds."""
+    prompt = list(prompt) or default_rng(3).integers(0, 4096, PROMPT).tolist()
+    tokens = pair[1].ask("greedy", prompt=prompt, count=GREEDY)["tokens"]
     rows = []
     for k, one in enumerate(pair):
         path = work / f"logits{k}.npy"
-        one.ask("logits", prompt=PROMPT, tokens=tokens, path=str(path))
+        one.ask("logits", prompt=prompt, tokens=tokens, path=str(path))
         rows.append(np.load(path)[:-1])
         path.unlink()
     apart = np.abs(rows[0] - rows[1]).max(axis=1) / np.abs(rows[1]).max()
@@ -253,6 +274,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--cache", default="f16", help="of ours: f32, f16 (default) or int8")
     parser.add_argument("--same", action="store_true", help="both compute the same; prints how far apart they are")
+    parser.add_argument("--file", type=Path, help="a checkpoint of yours, whose logits are compared")
+    parser.add_argument("--prompt", default="0", help="tokens to begin with for --file, by commas")
+    parser.add_argument("--speed", action="store_true", help="only tokens per second")
+    parser.add_argument("--keep", action="store_true", help="take builds in --work as they are")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each number")
     args = parser.parse_args()
     table = Table("model", "threads", "what", "ours", "llama.cpp", "ratio")
@@ -271,6 +296,9 @@ def main() -> int:
 
 def _rows(args: argparse.Namespace, work: Path) -> Iterator[dict[str, Any]]:
     """All numbers that were asked for."""
+    if args.file:
+        yield _own(args, work)
+        return
     shapes = SMALL if args.same else SHAPES
     for shape, format in ((s, f) for s in shapes for f in FORMATS if args.only in f"{s}-{f}"):
         path = checkpoint(args.peer, work, shape, format)
@@ -281,11 +309,24 @@ def _rows(args: argparse.Namespace, work: Path) -> Iterator[dict[str, Any]]:
                 both = [stack.enter_context(worker(*command)) for command in pairs(args.peer, path, out, 1, "f32")]
                 yield name | {"threads": 1} | _compared(both, out)
             continue
-        out, seconds = built(work, path, cache=args.cache)
+        out, seconds = built(work, path, keep=args.keep, cache=args.cache)
         for what, value in seconds.items():
             yield name | {"threads": "", "what": what, "ours": value, "theirs": None, "ratio": None}
         for threads in map(int, args.threads.split(",")):
-            yield from measure(args.peer, path, out, name | {"threads": threads}, threads, args.rounds)
+            yield from measure(
+                args.peer, path, out, name | {"threads": threads}, threads, args.rounds, args.speed
+            )
+
+
+def _own(args: argparse.Namespace, work: Path) -> dict[str, Any]:
+    """How far apart both are on a checkpoint of one's own."""
+    cache = "f32" if args.same else args.cache
+    out, _ = built(work, args.file, context=OWN, cache=cache, half_scales=args.same)
+    how = ["f32"] if args.same else []
+    with ExitStack() as stack:
+        both = [stack.enter_context(worker(*command)) for command in pairs(args.peer, args.file, out, 1, *how)]
+        found = _compared(both, out, [int(token) for token in args.prompt.split(",")])
+    return {"shape": args.file.stem, "format": "", "threads": 1, **found}
 
 
 def _shown(row: dict[str, Any]) -> list[str]:

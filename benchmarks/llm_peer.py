@@ -2,16 +2,20 @@
 random weights, and a model run by llama.cpp.
 
     python benchmarks/llm_peer.py write SHAPE FORMAT PATH
+    python benchmarks/llm_peer.py convert FOLDER FORMAT PATH    (a Llama of Hugging Face in f32, without its tokenizer)
     python benchmarks/llm_peer.py serve PATH THREADS CONTEXT [CACHE]    (orders of llm_worker.py on stdin)
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import gguf
+import gguf.quants
 import numpy as np
 from llm_worker import memory, serve
 
@@ -27,21 +31,8 @@ SHAPES = {
 def write(shape: str, format: str, path: str) -> None:
     """Writes a checkpoint whose embeddings are the output's too. Numbers are random bits; scales of random signs make
     each matrix keep the size of what it multiplies, and logits some units wide."""
-    arch, layers, hidden, inner, heads, kv, size, vocabulary, theta = SHAPES[shape]
-    file = gguf.GGUFWriter(path, arch)
-    file.add_block_count(layers)
-    file.add_context_length(8192)
-    file.add_embedding_length(hidden)
-    file.add_feed_forward_length(inner)
-    file.add_head_count(heads)
-    file.add_head_count_kv(kv)
-    file.add_key_length(size)
-    file.add_value_length(size)
-    file.add_rope_dimension_count(size)
-    file.add_rope_freq_base(theta)
-    file.add_layer_norm_rms_eps(1e-5)
-    file.add_vocab_size(vocabulary)
-    file.add_tokenizer_model("no_vocab")
+    arch, layers, hidden, inner, heads, kv, size, vocabulary, _ = SHAPES[shape]
+    file = begun(path, *SHAPES[shape])
     rng = np.random.default_rng(0)
     kind = gguf.GGMLQuantizationType[format]
 
@@ -66,10 +57,74 @@ def write(shape: str, format: str, path: str) -> None:
         matrix(f"blk.{k}.ffn_gate.weight", inner, hidden)
         matrix(f"blk.{k}.ffn_up.weight", inner, hidden)
         matrix(f"blk.{k}.ffn_down.weight", hidden, inner)
+    ended(file)
+
+
+def begun(
+    path: str, arch: str, layers: int, hidden: int, inner: int, heads: int, kv: int, size: int, vocabulary: int,
+    theta: float, context: int = 8192,
+) -> gguf.GGUFWriter:  # fmt: skip
+    """A file with the sizes of a model."""
+    file = gguf.GGUFWriter(path, arch)
+    file.add_block_count(layers)
+    file.add_context_length(context)
+    file.add_embedding_length(hidden)
+    file.add_feed_forward_length(inner)
+    file.add_head_count(heads)
+    file.add_head_count_kv(kv)
+    file.add_key_length(size)
+    file.add_value_length(size)
+    file.add_rope_dimension_count(size)
+    file.add_rope_freq_base(theta)
+    file.add_layer_norm_rms_eps(1e-5)
+    file.add_vocab_size(vocabulary)
+    file.add_tokenizer_model("no_vocab")
+    return file
+
+
+def ended(file: gguf.GGUFWriter) -> None:
+    """Writes a file to its end."""
     file.write_header_to_file()
     file.write_kv_data_to_file()
     file.write_tensors_to_file()
     file.close()
+
+
+HALVES = ("attn_q", "attn_k")  # whose pairs of numbers lie in two halves there, and side by side here
+NAMES = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}  # fmt: skip
+
+
+def convert(folder: str, format: str, path: str) -> None:
+    """Writes a checkpoint of a Llama whose embeddings are the output's too, matrices rounded to nearest."""
+    config = json.loads(Path(folder, "config.json").read_text())
+    heads, kv, size = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
+    theta = config.get("rope_theta") or config["rope_parameters"]["rope_theta"]
+    file = begun(
+        path, "llama", config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"], heads, kv,
+        size, config["vocab_size"], float(theta), config["max_position_embeddings"],
+    )  # fmt: skip
+    kind = gguf.GGMLQuantizationType[format]
+    data = Path(folder, "model.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    for name, about in json.loads(data[8:begin]).items():
+        if name == "__metadata__":
+            continue
+        values = np.frombuffer(data[begin:][slice(*about["data_offsets"])], "<f4").reshape(about["shape"])
+        _, _, inner = name.removesuffix(".weight").partition("model.layers.")
+        layer, _, part = inner.partition(".")
+        new = f"blk.{layer}.{NAMES[part]}" if part else {"embed": "token_embd", "norm.": "output_norm"}[name[6:11]]
+        if part and NAMES[part] in HALVES:
+            split = values.reshape(heads if NAMES[part] == "attn_q" else kv, 2, size // 2, -1)
+            values = split.swapaxes(1, 2).reshape(values.shape)
+        if values.ndim == 1:
+            file.add_tensor(f"{new}.weight", values.copy())
+        else:
+            file.add_tensor(f"{new}.weight", gguf.quants.quantize(values, kind), raw_dtype=kind)
+    ended(file)
 
 
 def blocks(rng: np.random.Generator, kind: Any, rows: int, columns: int) -> np.ndarray:
@@ -125,8 +180,8 @@ class Theirs:
 
 def main() -> int:
     """Does what the command line says."""
-    if sys.argv[1] == "write":
-        write(*sys.argv[2:])
+    if sys.argv[1] in ("write", "convert"):
+        {"write": write, "convert": convert}[sys.argv[1]](*sys.argv[2:])
     else:
         serve(Theirs(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:]))
     return 0

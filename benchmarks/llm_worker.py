@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng  # loaded now, since that is no memory of a model
 
 __all__ = ["memory", "serve", "timed"]
 
@@ -37,38 +38,31 @@ def timed(call: Callable[[], object]) -> dict[str, float]:
 
 def _prefill(model: Any, tokens: int) -> dict[str, float]:
     """A prompt from nothing."""
-    ids = np.random.default_rng(1).integers(0, model.vocabulary, tokens)
+    ids = default_rng(1).integers(0, model.vocabulary, tokens)
     model.reset()
     return timed(lambda: model.feed(ids))
 
 
-def _fill(model: Any, context: int) -> dict[str, float]:
-    """Caches with ``context`` tokens, for what is decoded next."""
-    return _prefill(model, context)
-
-
 def _decode(model: Any, context: int, tokens: int) -> dict[str, float]:
     """Tokens after the first ``context``, which are in the caches."""
-    ids = np.random.default_rng(2).integers(0, model.vocabulary, tokens)
+    ids = default_rng(2).integers(0, model.vocabulary, tokens)
     model.truncate(context)
     return timed(lambda: [model.feed(ids[k : k + 1]) for k in range(tokens)])
 
 
-def _logits(model: Any, prompt: int, tokens: list[int], path: str) -> dict[str, Any]:
+def _logits(model: Any, prompt: list[int], tokens: list[int], path: str) -> dict[str, Any]:
     """Logits after a prompt and after each of ``tokens``, to a file."""
-    ids = np.random.default_rng(3).integers(0, model.vocabulary, prompt)
     model.reset()
-    rows = [np.array(model.feed(ids))]
+    rows = [np.array(model.feed(np.array(prompt)))]
     rows += [np.array(model.feed(np.array([token]))) for token in tokens]
     np.save(path, np.stack(rows))
     return {}
 
 
-def _greedy(model: Any, prompt: int, count: int) -> dict[str, Any]:
+def _greedy(model: Any, prompt: list[int], count: int) -> dict[str, Any]:
     """The most probable tokens after a prompt."""
-    ids = np.random.default_rng(3).integers(0, model.vocabulary, prompt)
     model.reset()
-    logits, found = model.feed(ids), []
+    logits, found = model.feed(np.array(prompt)), []
     for _ in range(count):
         found.append(int(np.argmax(logits)))
         logits = model.feed(np.array(found[-1:]))
@@ -87,5 +81,5 @@ def memory(line: str) -> int:
 
 
 ORDERS: dict[str, Callable[..., dict[str, Any]]] = {
-    "prefill": _prefill, "fill": _fill, "decode": _decode, "logits": _logits, "greedy": _greedy, "memory": _memory,
+    "prefill": _prefill, "decode": _decode, "logits": _logits, "greedy": _greedy, "memory": _memory,
 }  # fmt: skip

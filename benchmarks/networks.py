@@ -44,7 +44,7 @@ from sdk.driver.sources import Sources, as_files
 from sdk.graph import ModuleBuilder
 from sdk.toolchains.elf import ElfFile
 
-LIMIT = 1.2
+LIMIT = 1.15
 MIN_INSTRUCTIONS = 1_000
 NAMES = ("KWS", "VWW", "IC", "AD", "person_detect")
 PREFIX = "net"

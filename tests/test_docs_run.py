@@ -29,7 +29,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # farms and language models by tests/agent, tests/farm and tests/llm.
 ELSEWHERE = re.compile(
     r"make (demo|test|soak|docs)\b|pip install|\. \.venv/bin/activate|export |eval |source |openssl |"
-    r"sdk (agent|farm|llm)|"
+    r"sdk (agent|farm|llm)|sdk new \w+ SmolLM2|"
     r"sdk .*(--farm|serial:|(tcp|ssh|adb)://)"
 )
 SHELL = ("cmake", "qemu-system-arm", "python")

@@ -133,6 +133,9 @@ def llm() -> None:
     "--quantize", metavar="FORMAT", help="q8_0 or q4_0: matrices of floats in groups of 32, rounded to nearest."
 )
 @_CACHE
+@click.option(
+    "--gpu", type=click.Choice(("opencl", "vulkan")), help="Have a GPU run it, by way of this interface."
+)
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
 @click.option(
     "--threads", type=click.IntRange(1, 64), metavar="N",
@@ -142,14 +145,14 @@ def llm() -> None:
 @options.json_option
 def build(
     model: Path, board: str, out: Path | None, context: int | None, chunk: int, quantize: str | None, cache: str,
-    name: str | None, threads: int | None, force: bool, as_json: bool,
+    gpu: str | None, name: str | None, threads: int | None, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compile the checkpoint MODEL for a board: C, and on this machine a library that sdk.llm.load runs."""
     from sdk.llm.build import build_model
 
     made = build_model(
         model, out or Path("out") / f"{model.stem}-{board}", context=context, chunk=chunk, name=name, threads=threads,
-        board=board, force=force, quantize=quantize, cache=cache,
+        board=board, force=force, quantize=quantize, cache=cache, gpu=gpu,
     )  # fmt: skip
     data = {**made.info, "out": str(made.folder), "report": made.report.to_json()}
     if as_json:
@@ -191,6 +194,7 @@ def chat(
     if session is not None and device is not None:
         raise UsageError("a conversation on another machine cannot be kept", hint="leave out --session, or --device")
     talk, sampler = Conversation.of(folder, threads, device), _sampler(sampling)
+    _tell_notes(talk.model)
     with talk.model:
         grammar = talk.speaker.grammar(rules[0]) if rules else None
         guesses = None if draft is None else Draft(Conversation.of(draft, threads), talk)
@@ -212,6 +216,12 @@ def chat(
             messages.append({"role": "assistant", "content": "".join(said)})
             if session is not None:
                 save_conversation(session, talk, messages)
+
+
+def _tell_notes(model: Any) -> None:
+    """What a GPU does not run, to stderr."""
+    for line in model.notes:
+        output.say(f"note: {line}", err=True)
 
 
 def _taken_up(session: Path, talk: Any, messages: list[dict[str, str]], *, raw: bool) -> list[dict[str, str]]:

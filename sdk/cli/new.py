@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
+from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +16,9 @@ from sdk.cli import options, output
 from sdk.cli.group import Listed
 from sdk.errors import SdkError, UsageError
 from sdk.resources import data_dir
+
+if TYPE_CHECKING:
+    from sdk.projects.writing import ProjectReport
 
 
 class _Kinds(Listed):
@@ -36,11 +41,21 @@ def new() -> None:
 
 def _make(
     kind: str, model: options.Model, board: str | None, out: Path | None, settings: tuple[str, ...],
-    bindings: tuple[str, ...], force: bool, as_json: bool, **compile_options: Any,
+    bindings: tuple[str, ...], force: bool, as_json: bool, context: int | None, quantize: str | None,
+    cache: str | None, date: datetime | None, **compile_options: Any,
 ) -> None:  # fmt: skip
+    from sdk.llm.json_files import is_language_model
     from sdk.projects.kinds import load_kind
     from sdk.projects.make import new_project
 
+    of_chats = {"context": context, "quantize": quantize, "cache": cache, "date": date}
+    if isinstance(model, Path) and is_language_model(options.existing_path(model)):
+        made = _chat(kind, model, board, out, settings, bindings, of_chats, compile_options, force=force)
+        _say(made, as_json=as_json)
+        return
+    for name, value in of_chats.items():
+        if value is not None:
+            raise UsageError(f"--{name} is for language models", why=f"{model} is none", hint="leave it out")
     place = board or load_kind(kind).board
     if not place:
         raise UsageError("which board is the project for?", hint="give --board NAME; sdk boards lists them")
@@ -51,6 +66,33 @@ def _make(
         options.parse_settings(settings), paths=model if isinstance(model, dict) else None, force=force,
         bindings=bindings,
     )  # fmt: skip
+    _say(report, as_json=as_json)
+
+
+def _chat(
+    kind: str, model: Path, board: str | None, out: Path | None, settings: tuple[str, ...], bindings: tuple[str, ...],
+    of_chats: dict[str, Any], compile_options: dict[str, Any], *, force: bool,
+) -> Any:  # fmt: skip
+    """The report of a project around a language model."""
+    from sdk.driver import BuildOptions
+    from sdk.llm.projects import ChatChoices, new_chat
+
+    given, usual = options.make_options(**compile_options), BuildOptions()
+    taken = {"name", "threads"}
+    named = [f.name for f in fields(usual) if f.name not in taken and getattr(given, f.name) != getattr(usual, f.name)]
+    named += [name for name, value in (("board", board), ("bindings", bindings)) if value]
+    if named:
+        flag = {"dims": "dim", "regions": "region", "externs": "extern"}.get(named[0], named[0]).replace("_", "-")
+        hint = "leave it out; sdk new KIND --help tells what there is for language models"
+        raise UsageError(f"--{flag} has no part in a project of a language model", hint=hint)
+    threads = None if given.threads == usual.threads else given.threads
+    choices = ChatChoices(given.name, threads=threads, **of_chats)
+    where = out or Path(f"{model.resolve().stem if model.suffix == '.gguf' else model.resolve().name}-{kind}")
+    return new_chat(kind, model, where, choices, options.parse_settings(settings), force=force)
+
+
+def _say(report: ProjectReport, *, as_json: bool) -> None:
+    """Tell what was made."""
     if as_json:
         output.print_json(report.to_json())
         return
@@ -81,6 +123,17 @@ def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--bindings", multiple=True, type=click.Choice(["dart", "rn"]),
             help="A file for another language too: Dart, or React Native.",
+        ),
+        click.option(
+            "--context", type=click.IntRange(2), metavar="N",
+            help="Of a language model: positions to have room for (default: 4096).",
+        ),
+        click.option("--quantize", metavar="FORMAT", help="Of a language model: q8_0 or q4_0, as in sdk llm build."),
+        click.option(
+            "--cache", type=click.Choice(["f32", "f16", "int8"]), help="Of a language model: what its caches keep."
+        ),
+        click.option(
+            "--date", type=click.DateTime(["%Y-%m-%d"]), help="Of a language model: day that its chat template writes."
         ),
         click.option("-o", "--out", type=options.FILE, help="Folder to write (default: NAME-KIND)."),
         options.any_board_option,

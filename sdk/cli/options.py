@@ -166,7 +166,7 @@ def settle(
 
     found = driver.fastest(model, board, device, make_options(**{**choices, "gpu": None}), at, entry)
     output.say(found.told, err=True)
-    choices["gpu"] = found.gpu
+    choices["gpu"], choices["on_processor"] = found.gpu, found.on_processor
     choices["threads"] = choices["threads"] if found.gpu is None else 1
 
 
@@ -189,6 +189,7 @@ def make_options(
     io: Literal["arena", "caller"] | None = None,
     watchdog: int | None = None,
     gpu: str | None = None,
+    on_processor: frozenset[int] = frozenset(),
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -223,6 +224,7 @@ def make_options(
         io=io,
         watchdog=watchdog,
         gpu=gpu,
+        on_processor=on_processor,
     )
 
 

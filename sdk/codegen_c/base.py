@@ -55,7 +55,8 @@ class EmitOptions:
     each region of the arena that does not lie where static storage does. With ``small`` kernels that take little of the
     time are compiled for size. ``check`` is how much generated assembly is tried. ``core`` says what the code is made
     for, ``compile_with`` are the commands of compilers for that; capabilities ``beyond`` these are turned on by the
-    code itself; ``gpu`` names the interface that kernels are for.
+    code itself; ``gpu`` names the interface that kernels are for, except for the operations ``on_processor``, and
+    ``gpu_row`` the row of ``machines.gpus`` ("": that of the interface).
     """
 
     source: str = ""
@@ -71,6 +72,8 @@ class EmitOptions:
     compile_with: tuple[str, ...] = ()
     beyond: frozenset[str] = frozenset()
     gpu: str = ""
+    gpu_row: str = ""
+    on_processor: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ def _key(job: Job) -> str:
     choices = [job.backend.name, options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
     choices += [options.io] if options.io else []
     choices += [f"gpu {options.gpu}"] if options.gpu else []
+    choices += [f"on processor {number}" for number in sorted(options.on_processor)]
     choices += [f"beyond {one}" for one in sorted(job.beyond)]
     choices += [options.weights, options.opt, options.check, *(f"{name}:{size}" for name, size in options.regions)]
     choices += [text for library in options.libraries for text in (library.name, library.text)]

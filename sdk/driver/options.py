@@ -48,7 +48,8 @@ class BuildOptions:
     say how custom operators are imported, or what these say: they are run; ``safetensors`` are files of tensors that
     take the place of those of the model by their names, or what is in these; ``watchdog`` are the ms after which the
     board's watchdog restarts it where an operation or the agent hangs (None: it is not started); ``gpu`` is the
-    interface of GPUs that kernels are made for, "opencl", "vulkan" or "webgpu" (None: the processor runs all).
+    interface of GPUs that kernels are made for, "opencl", "vulkan" or "webgpu" (None: the processor runs all), and
+    the operations ``on_processor``, by the numbers that a profile has, run there all the same.
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -72,6 +73,7 @@ class BuildOptions:
     io: Literal["arena", "caller"] | None = None
     watchdog: int | None = None
     gpu: str | None = None
+    on_processor: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text

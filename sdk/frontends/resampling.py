@@ -28,9 +28,10 @@ def simple(scale: float) -> Fraction | None:
 
 
 def scaled_size(size: Dim, scale: float) -> Dim | None:
-    """``floor(size * scale)``; None for an open size and a scale that is no simple fraction."""
+    """``floor(size * scale)``, in single precision as in onnxruntime, where 10 * 0.7 is 7; None for an open size and a
+    scale that is no simple fraction."""
     if isinstance(size, int):
-        return math.floor(size * scale + 1e-9)
+        return int(np.float32(size) * np.float32(scale))
     exact = simple(scale)
     return None if exact is None else floordiv(size * exact.numerator, exact.denominator)
 

@@ -13,10 +13,9 @@ from typing import Any, Final
 from sdk.boards import load_board
 from sdk.compiler.ir.module import Module
 from sdk.driver.artifact import build
-from sdk.driver.built import Built, load_built
 from sdk.driver.options import BuildOptions
 from sdk.driver.out_folder import MANIFEST
-from sdk.driver.sources import Files, compile_sources
+from sdk.driver.sources import Files, compile_sources, read_files
 from sdk.driver.targets import target_of
 from sdk.errors import UsageError
 from sdk.files import replacing
@@ -25,7 +24,7 @@ from sdk.llm.checkpoint import Checkpoint, open_checkpoint
 from sdk.llm.config import Config
 from sdk.llm.decoder import CACHES, VERIFY, Sizes, decoder_module, slots_of
 from sdk.llm.fitting import LIMIT, Room, largest_context, needs
-from sdk.llm.layer import layer_files, pool_files
+from sdk.llm.layer import gpu_files, layer_files, pool_files
 from sdk.llm.quantise import quantised
 from sdk.llm.tokens import GGUF_TOKENS, tokens_of
 from sdk.report import BuildReport
@@ -53,7 +52,7 @@ class LlmBuild:
 def build_model(
     path: Path, out: Path, *, context: int | None = None, chunk: int = CHUNK, name: str | None = None,
     threads: int | None = None, board: str = "host", force: bool = False, quantize: str | None = None,
-    cache: str = "f32", half_scales: bool = False,
+    cache: str = "f32", half_scales: bool = False, gpu: str | None = None,
 ) -> LlmBuild:  # fmt: skip
     """Builds a checkpoint into ``out``.
 
@@ -69,6 +68,7 @@ def build_model(
         quantize: "Q8_0" or "Q4_0" for matrices of floats, in any case; None for as they are.
         cache: what keys and values are kept in: "f32", "f16" or "int8" (``sdk.llm.decoder.Sizes``).
         half_scales: whether activations are quantised as llama.cpp does it for Q4_0, Q4_1 and Q8_0, to compare with it.
+        gpu: the interface of a GPU that runs it, "opencl" or "vulkan"; None for the processor.
 
     Raises:
         UsageError: a choice does not fit the model, or the checkpoint cannot be read.
@@ -97,21 +97,25 @@ def build_model(
     file = ModelFile(path.resolve(), key.encode(), _frontend(load))
     place = load_board(board)
     weights = "file" if place.hosted else "flash"
+    most = threads or (THREADS if place.hosted and gpu is None else 1)
     options = BuildOptions(
-        name=prefix, threads=threads or (THREADS if place.hosted else 1), io="caller", weights=weights
-    )
+        name=prefix, threads=most, io="caller" if gpu is None else None, weights=weights, gpu=gpu
+    )  # fmt: skip
     report = build(file, place, options, emit="c", out=out, force=force)
     info = _info(checkpoint, prefix, sizes) | {"model_hash": file.digest}
     info |= tokens_of(checkpoint, out)
     if place.hosted:
         info |= {"weights": f"{prefix}_weights.bin", "board": board, "most_threads": options.threads}
+        info |= {} if gpu is None else {"gpu": gpu}
         info |= {} if target_of(place, options).wasm else {"library": library_name(prefix)}
-    built = load_built(out)
-    layer = layer_files(info, prefix)
+    layer = layer_files(info, prefix, (out / f"{prefix}.h").read_text(encoding="utf-8"))
     for file_name, text in layer.items():
         (out / file_name).write_text(text, encoding="utf-8")
     if "library" in info:
-        _link(built, layer | pool_files(prefix, options.threads), board, options, out / library_name(prefix))
+        # the model's own C, and not the gigabytes of weights beside it
+        own = [file.name for file in map(Path, report.files) if file.parent == out and file.suffix in (".c", ".h")]
+        around = {**layer, **pool_files(prefix, options.threads), **gpu_files(prefix, gpu or "")}
+        _link({**read_files(out, own), **around}, board, options, out / library_name(prefix))
     with replacing(out / "model.json") as stream:
         stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())
     return LlmBuild(out, info, report)
@@ -186,11 +190,11 @@ def _info(checkpoint: Checkpoint, prefix: str, sizes: Sizes) -> dict[str, Any]:
     }
 
 
-def _link(built: Built, around: Files, board: str, options: BuildOptions, out: Path) -> None:
-    """Writes the library of a build and of what is around it."""
+def _link(sources: Files, board: str, options: BuildOptions, out: Path) -> None:
+    """Writes the library of a build's C and of what is around it."""
     target = target_of(load_board(board), options)
     tool = toolchain_for(target, options.toolchain)
     with step("building the library"):
-        objects = compile_sources({**built.sources.model, **around}, tool, target, pic=True)
-        libs = ("pthread",) if options.threads > 1 else ()
+        objects = compile_sources(sources, tool, target, pic=True)
+        libs = (*(("pthread",) if options.threads > 1 else ()), *(("dl",) if options.gpu else ()))
         tool.link(LinkJob("shared", objects, target, libs=libs), out)

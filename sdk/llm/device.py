@@ -76,6 +76,11 @@ class DeviceModel(LanguageModel):
                 f"{folder} has no program for other machines",
                 hint="build it again, for the board that the machine is: sdk llm build MODEL --board BOARD",
             )
+        if found.gpu is not None:
+            raise UsageError(
+                f"{folder} is built for a GPU", why="programs for other machines have the processor run the model",
+                hint="build it without --gpu; without --device this machine's GPU runs it",
+            )  # fmt: skip
         weights = folder / found.weights
         program = _program(folder, found.name, found.board, found.most_threads, self._info, weights)
         self._transport: Transport | None = None

@@ -42,6 +42,11 @@ def embed_chat(
     info = read_json(told) if told.is_file() else {}
     if not {"name", "vocabulary_size", "context"} <= set(info):
         raise UsageError(f"{folder} holds no language model", hint="make one: sdk llm build MODEL -o FOLDER")
+    if info.get("gpu"):
+        raise UsageError(
+            f"{folder} is built for a GPU", why="the C of a chat keeps and restores caches in the host's memory alone",
+            hint="build it without --gpu, or use the functions of NAME_llm.h",
+        )  # fmt: skip
     name = str(info["name"])
     speaker = Speaker(folder, info)
     table = compile_table(speaker.tokenizer)

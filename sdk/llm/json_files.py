@@ -9,7 +9,7 @@ from typing import Any, Final
 from sdk.errors import UsageError
 from sdk.files import read_regular
 
-__all__ = ["read_json"]
+__all__ = ["is_language_model", "read_json"]
 
 _JSON: Final = 64 << 20  # bytes
 
@@ -30,3 +30,14 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"{path} is no object of JSON", hint="fetch it again")
     return found
+
+
+def is_language_model(path: Path) -> bool:
+    """Whether a path is a checkpoint, or a build of one: a folder with config.json or model.json, or a GGUF file."""
+    if path.is_dir():
+        return any((path / name).is_file() for name in ("config.json", "model.json"))
+    try:
+        with path.open("rb") as stream:
+            return path.is_file() and stream.read(4) == b"GGUF"
+    except OSError:
+        return False

@@ -26,8 +26,8 @@ def bench_model(
 ) -> dict[str, Any]:  # fmt: skip
     """Times of a model on random tokens, with so many ``threads`` (None: one a processor): ``load_ms``, and for each
     length in ``prompts`` ``prefill`` and ``decode`` in tokens per second, the latter over ``count`` tokens after that
-    prompt; ``peak_bytes`` is this process's largest memory, or None where that is not known. At the address of a
-    ``device`` all is measured there, without what the connection takes.
+    prompt; ``notes`` say what a GPU does not run; ``peak_bytes`` is this process's largest memory, or None where that
+    is not known. At the address of a ``device`` all is measured there, without what the connection takes.
 
     Raises:
         UsageError: there is no build, or no room for a length.
@@ -44,13 +44,14 @@ def bench_model(
                     hint="give smaller numbers, or build with a larger --context",
                 )
             rows.append(_row(model, length, count, np.random.default_rng(seed)))
-        peak = model.peak_bytes()
+        peak, notes = model.peak_bytes(), list(model.notes)
     return {
         "load_ms": load_ms,
         "threads": model.threads,
         "context": model.context,
         "lengths": rows,
         "peak_bytes": peak,
+        "notes": notes,
     }
 
 

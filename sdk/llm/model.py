@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sdk.errors import DeviceFault, UsageError
 from sdk.files import read_regular
 from sdk.llm.gguf import map_file
+from sdk.llm.gpu import TOLD, Device
 
 __all__ = ["Info", "LanguageModel", "Snapshot", "load", "processors", "read_info"]
 
@@ -36,6 +37,7 @@ class Info(msgspec.Struct, frozen=True):
     library: str | None = None
     weights: str | None = None
     board: str | None = None
+    gpu: str | None = None
     most_threads: int | None = None
 
 
@@ -66,10 +68,11 @@ class LanguageModel:
 
     Stable for callers: ``context``, ``vocabulary_size``, ``length``, ``info``, ``folder``, ``threads``, ``sizes``,
     ``feed``, ``timed_feed``, ``verify``, ``peak_bytes``, ``most_verified``, ``reset``, ``truncate``, ``save``,
-    ``restore``, ``another``, ``close``.
+    ``restore``, ``another``, ``notes``, ``recorded``, ``close``.
     """
 
     loaded_there_ns: int | None = None  # what another machine took to load it
+    _gpu: Device | None = None
 
     def __init__(self, folder: Path, threads: int | None = None, _shared: _Library | None = None) -> None:
         self._library = _shared or _Library(folder)
@@ -83,6 +86,7 @@ class LanguageModel:
         self._state = _aligned(sizes["state"], sizes["state_align"])
         self._check("init", *(n for b in (self._arena, self._state) for n in (b.ctypes.data, b.nbytes)),
                     *self._library.weights)  # fmt: skip
+        self._gpu = None if self._library.gpu is None else Device(self._library, self._instance)
         wanted = processors() if threads is None else threads
         self.threads, self._stop = self._share(min(wanted, max(sizes["threads"], 1)))
 
@@ -100,6 +104,16 @@ class LanguageModel:
         """Bytes of the file of ``weights``, and of the ``caches`` and the ``arena`` of each conversation."""
         found = self._library.sizes
         return {"weights": found["weights"], "caches": found["state"], "arena": found["arena"]}
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a GPU does not run, a line each."""
+        return () if self._gpu is None else self._gpu.notes
+
+    @property
+    def recorded(self) -> int:
+        """Recordings that were made of work for a GPU."""
+        return 0 if self._gpu is None else self._call("gpu_recorded")
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -183,6 +197,8 @@ class LanguageModel:
 
     def save(self) -> Snapshot:
         """The caches as they are, for ``restore`` of any conversation with this build."""
+        if self._gpu is not None:
+            self._check("gpu_fetch")
         written = ctypes.c_int32.from_address(self._instance.ctypes.data + self._library.sizes["instance_written"])
         return Snapshot(self.length, written.value, self._state.tobytes())
 
@@ -196,6 +212,8 @@ class LanguageModel:
             raise UsageError("the saved conversation is of another build", why=f"it has {len(saved.state)} bytes")
         self._check("restore", saved.length, saved.written)
         self._state[:] = np.frombuffer(saved.state, np.uint8)
+        if self._gpu is not None:
+            self._check("gpu_changed")
 
     def another(self) -> LanguageModel:
         """A second conversation, empty, over the same weights; it has as many threads, of its own."""
@@ -204,6 +222,8 @@ class LanguageModel:
     def close(self) -> None:
         """Gives the memory back; the conversation cannot be used any more."""
         self._stop()
+        if self._gpu is not None:
+            self._gpu.close()
         self._instance = self._arena = self._state = _aligned(0, 16)
 
     def __enter__(self) -> LanguageModel:
@@ -268,6 +288,9 @@ class _Library:
             loaded = ctypes.CDLL(str(path.resolve()))
             self.functions = {name: _function(loaded, found.name, name) for name in _SIGNATURES}
             self.sizes = {name: int(self.functions["size"](k)) for k, name in enumerate(_SIZES)}
+            self.gpu = found.gpu
+            if found.gpu is not None:
+                self.functions |= {name: _function(loaded, found.name, name) for name in _GPU}
             if self.sizes["threads"] > 1:
                 self.functions |= {name: _function(loaded, found.name, name) for name in _POOL}
         except (OSError, AttributeError) as err:
@@ -308,11 +331,15 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "truncate": (_P, _N), "length": (_P,), "restore": (_P, _N, _N), "size": (_N,),
 }  # fmt: skip
 _POOL: Final[Mapping[str, tuple[Any, ...]]] = {"pool_bytes": (), "pool_start": (_P, _P, _N), "pool_stop": (_P,)}
+_GPU: Final[Mapping[str, tuple[Any, ...]]] = {
+    "gpu_open": (_P, _N, ctypes.c_char_p, TOLD, _P, ctypes.c_char_p), "gpu_close": (_P, _P), "gpu_fetch": (_P,),
+    "gpu_changed": (_P,), "gpu_recorded": (_P,),
+}  # fmt: skip
 
 
 def _function(loaded: ctypes.CDLL, prefix: str, name: str) -> Callable[..., Any]:
     found = getattr(loaded, f"{prefix}_llm_{name}")
-    found.argtypes = {**_SIGNATURES, **_POOL}[name]
+    found.argtypes = {**_SIGNATURES, **_POOL, **_GPU}[name]
     found.restype = _S if name in ("size", "pool_bytes") else ctypes.c_int32
     return found  # type: ignore[no-any-return]
 

@@ -28,7 +28,7 @@ from sdk.text import GENERATED, printable, wire_name
 from sdk.toolchains import Blob
 from sdk.version import VERSION
 
-__all__ = ["app_files"]
+__all__ = ["app_files", "app_settings", "codes_of", "kotlin_text", "module_name", "set_choices", "swift_text"]
 
 # Of the instances around a model: between the codes of all models and those of dims.
 SESSION_ERRORS: Final = (
@@ -140,7 +140,7 @@ def app_of(built: Built) -> App:
             )  # fmt: skip
     entries = entries_of(str(built.sources.agent[f"{m}_glue.c"]))
     first, *sections = _SECTION.split(header)
-    labels, codes = sections[::2], [_codes(section) for section in sections[1::2]]
+    labels, codes = sections[::2], [codes_of(section) for section in sections[1::2]]
     made = [
         _entry(k, entry, label, built.entries[label], own)
         for k, (entry, label, own) in enumerate(zip(entries, labels, codes, strict=True))
@@ -151,7 +151,7 @@ def app_of(built: Built) -> App:
     texts = " ".join(text for e in made for p in e.ports for text in p.c_shape)
     functions = tuple(sorted(set(re.findall(r"session_(\w+)\(", texts))))
     own_codes = tuple((code, text) for _, code, text in SESSION_ERRORS)
-    return App(tuple(made), state[1] != "0", (*_codes(first), *own_codes), weights_bytes(built), functions)
+    return App(tuple(made), state[1] != "0", (*codes_of(first), *own_codes), weights_bytes(built), functions)
 
 
 def _distinct(entries: Sequence[AppEntry]) -> list[AppEntry]:
@@ -174,7 +174,7 @@ def _distinct(entries: Sequence[AppEntry]) -> list[AppEntry]:
     ]
 
 
-def _codes(text: str) -> tuple[tuple[int, str], ...]:
+def codes_of(text: str) -> tuple[tuple[int, str], ...]:
     """The errors of a part of a header: codes and meanings."""
     return tuple((int(code), what) for _, code, what in _CODE.findall(text))
 
@@ -260,7 +260,7 @@ def app_files(making: Making) -> Added:
         raise UsageError("apps have boards of their own", why=why, hint=f"leave out --board {making.board.name}")
     if options.threads > 1:
         raise UsageError("apps run a model in one thread", where="--threads", hint="leave out --threads")
-    place = _settings(making)
+    place = app_settings(kind, making.built.sources.prefix, making.settings)
     app = app_of(making.built)
     outside = options.weights == "file"  # which newer cores' code would want in an order of its own
     builds = {
@@ -268,7 +268,7 @@ def app_files(making: Making) -> Added:
         for name, board in kind.sets.items()
     }
     m = making.built.sources.prefix
-    module = "".join(part[:1].upper() + part[1:] for part in m.split("_")) + "Kit"
+    module = module_name(m)
     root = kind.sources.replace("TITLE", module)
     files: dict[str, str | Blob] = {
         f"{root}/{folder}/{name}": text
@@ -277,6 +277,7 @@ def app_files(making: Making) -> Added:
         if not (outside and name.endswith(".bin"))
     }
     beside = weights_files(kind, builds) if outside else {}
+    beside = {name.replace("TITLE", module): data for name, data in beside.items()}
     files |= beside
     cases = golden_cases(making.file, options, making.built)
     files[kind.golden.replace("TITLE", module)] = _packed(cases, app)
@@ -284,14 +285,19 @@ def app_files(making: Making) -> Added:
         name: sorted(one for one in built.sources.model if one.endswith((".c", ".S"))) for name, built in builds.items()
     }
     if kind.choices:
-        files |= {f"{root}/{name}": text for name, text in _choices(kind, sources, m)}
-    words: dict[str, object] = {"kotlin": _kotlin, "swift": _swift, "module": module, "weights_file": outside}
+        files |= {f"{root}/{name}": text for name, text in set_choices(kind, sources, m)}
+    words: dict[str, object] = {"kotlin": kotlin_text, "swift": swift_text, "module": module, "weights_file": outside}
     words |= {"hash_digits": HASH_DIGITS, "weights_pack": any(name.startswith(f"{kind.pack}/") for name in beside)}
     words["weights_names"] = sorted(beside)
     return Added(files, {**app.values(), **words, "place": place, "app_sources": sources})
 
 
-def _choices(kind: Kind, sources: Mapping[str, Sequence[str]], m: str) -> Iterator[tuple[str, str]]:
+def module_name(m: str) -> str:
+    """What a package is called."""
+    return "".join(part[:1].upper() + part[1:] for part in m.split("_")) + "Kit"
+
+
+def set_choices(kind: Kind, sources: Mapping[str, Sequence[str]], m: str) -> Iterator[tuple[str, str]]:
     """Files that include those of the machine's set, by name."""
     macro = m.upper()
     for name in sorted({name for own in sources.values() for name in own}):
@@ -303,19 +309,18 @@ def _choices(kind: Kind, sources: Mapping[str, Sequence[str]], m: str) -> Iterat
         yield name, "\n".join([*lines, ""])
 
 
-def _settings(making: Making) -> dict[str, Setting]:
+def app_settings(kind: Kind, prefix: str, settings: Mapping[str, str]) -> dict[str, Setting]:
     """The settings of an app: those of its kind, as the user changed them.
 
     Raises:
         UsageError: there is none of a name, or a value is not what it has to look like.
     """
-    kind = making.kind
-    for name in making.settings:
+    for name in settings:
         if name not in kind.defaults:
             near = suggest(name, kind.defaults) or f"it has {', '.join(kind.defaults)}"
             raise UsageError(f"no setting is called {name!r}", where="--set", hint=near)
-    own = making.built.sources.prefix.lower()
-    found = {name: text.replace("NAME", own) for name, text in kind.defaults.items()} | dict(making.settings)
+    own = prefix.lower()
+    found = {name: text.replace("NAME", own) for name, text in kind.defaults.items()} | dict(settings)
     for name, pattern in kind.patterns.items():
         if not re.fullmatch(pattern, found[name], re.ASCII):
             hint = f"--set {name}={kind.defaults[name].replace('NAME', 'model')}"
@@ -323,12 +328,12 @@ def _settings(making: Making) -> dict[str, Setting]:
     return {**found}
 
 
-def _kotlin(text: str) -> str:
+def kotlin_text(text: str) -> str:
     """A string of Kotlin, in which $ begins a variable."""
     return json.dumps(text).replace("$", "\\$")
 
 
-def _swift(text: str) -> str:
+def swift_text(text: str) -> str:
     """A string of Swift; a backslash, which begins what is inserted, is escaped."""
     return json.dumps(printable(text), ensure_ascii=False)
 

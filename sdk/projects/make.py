@@ -3,18 +3,13 @@ left as they are."""
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatch
-from functools import cache
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
-
-import jinja2
 
 from sdk.boards import Board, Setting
 from sdk.boards.files import search_path
@@ -24,47 +19,21 @@ from sdk.driver.backends import runtime_of
 from sdk.driver.built import Built
 from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
-from sdk.driver.out_folder import MANIFEST, file_digest, replace_build
 from sdk.driver.targets import target_of
 from sdk.errors import UsageError
 from sdk.frontends.base import ModelFile
 from sdk.projects.added import Making, maker_of
 from sdk.projects.interface import entries_of
-from sdk.projects.kinds import SHARED, Kind, load_kind, template_folder
+from sdk.projects.kinds import SHARED, Kind, load_kind
 from sdk.projects.weights import place_weights
+from sdk.projects.writing import TEMPLATE, ProjectReport, environment, rendered, write_project
 from sdk.resources import data_dir
 from sdk.text import GENERATED, printable
-from sdk.toolchains import SourceText
 from sdk.version import VERSION
 
-__all__ = ["ProjectReport", "new_project"]
+__all__ = ["new_project"]
 
-SCHEMA: Final = 1
-_TEMPLATE: Final = ".j2"
 _NAME: Final = "NAME"
-_TITLE: Final = "TITLE"
-_DOT: Final = "dot."
-
-
-@dataclass(frozen=True)
-class ProjectReport:
-    """What was made: files that are generated, files of the user's that were written now, and those that were kept."""
-
-    kind: str
-    model: str
-    board: str
-    out: Path
-    generated: tuple[str, ...]
-    written: tuple[str, ...]
-    kept: tuple[str, ...]
-    hint: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The object of ``--json``."""
-        return {
-            "kind": self.kind, "model": self.model, "board": self.board, "out": str(self.out),
-            "generated": list(self.generated), "written": list(self.written), "kept": list(self.kept),
-        }  # fmt: skip
 
 
 def new_project(
@@ -127,34 +96,8 @@ def new_project(
     given = paths or {"": file.path}
     values["model_path"] = " ".join(f"{name}={at}" if name else at for name, at in _from(out, given))
     values["entry"] = f" --entry {next(iter(built.entries))}" if len(built.entries) > 1 else ""
-    kept: list[str] = []
-    written: list[str] = []
-    generated: list[str] = []
-
-    def make(folder: Path) -> None:
-        for name, text in chain(_files(kind_name, kind, built, board, options, values), added.files.items()):
-            own = any(fnmatch(name, pattern) for pattern in kind.yours)
-            if own and (out / name).exists() and not force:
-                kept.append(name)
-                continue
-            (written if own else generated).append(name)
-            place_of = folder / name
-            place_of.parent.mkdir(parents=True, exist_ok=True)
-            SourceText(place_of.name, text).write(place_of.parent)
-        contents = {name: file_digest(folder / name) for name in sorted(generated)}
-        manifest = {"schema": SCHEMA, "project": kind_name, "generator": f"{GENERATED} {VERSION}", "contents": contents}
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-
-    try:
-        replace_build(out, make, force=force)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {error.filename or out}", why=error.strerror, hint="name another folder with -o FOLDER"
-        ) from None
-    return ProjectReport(
-        kind_name, built.report.model, board.name, out, tuple(sorted(generated)), tuple(sorted(written)),
-        tuple(sorted(kept)), kind.hint,
-    )  # fmt: skip
+    files = chain(_files(kind_name, kind, built, board, options, values), added.files.items())
+    return write_project(kind_name, kind, built.report.model, board.name, out, files, force=force)
 
 
 def _place(name: str, kind: Kind, board: Board, settings: Mapping[str, str]) -> dict[str, Setting]:
@@ -246,14 +189,7 @@ def _files(
     """All files of the project by name."""
     if kind.model:
         yield from _sources(kind, built, board, options, values)
-    m, root = built.sources.prefix, template_folder() / kind_name
-    for path in sorted(root.rglob(f"*{_TEMPLATE}")):
-        at = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m)
-        parts_of = at.replace(_TITLE, str(values.get("module", ""))).split("/")
-        name = "/".join(f".{part.removeprefix(_DOT)}" if part.startswith(_DOT) else part for part in parts_of)
-        text = _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
-        if text:  # some are for some models only
-            yield name, text
+    yield from rendered(kind_name, values)
 
 
 def _sources(
@@ -267,7 +203,7 @@ def _sources(
     include = data_dir("c_runtime") / "include"
     yield f"{headers}/sdk_rt.h".replace(_NAME, m), _ours(include / "sdk_rt.h")
     for ending, folder in (("c", kind.model), ("h", headers)):
-        text = _environment().get_template(f"{SHARED}/app.{ending}{_TEMPLATE}").render(values)
+        text = environment().get_template(f"{SHARED}/app.{ending}{TEMPLATE}").render(values)
         yield f"{folder}/{m}_app.{ending}".replace(_NAME, m), text
     if kind.runtime:
         parts, _, script = runtime_parts(runtime_of(built.sources.backend), board, options)
@@ -286,15 +222,3 @@ def _ours(path: Path) -> str:
 def _marked(text: str) -> str:
     """A file of the runtime with the line that all generated files begin with."""
     return f"/* {GENERATED} {VERSION}. Do not edit. */\n{text}"
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(template_folder()),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=lambda value: printable(value, "\n\t") if isinstance(value, str) else value,
-    )

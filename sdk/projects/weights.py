@@ -9,7 +9,6 @@ from typing import Final
 
 from sdk.driver.built import Built
 from sdk.driver.options import BuildOptions
-from sdk.errors import UsageError
 from sdk.projects.kinds import Kind
 from sdk.toolchains import Blob
 
@@ -29,15 +28,7 @@ def weights_bytes(built: Built) -> int:
 def place_weights(kind: Kind, options: BuildOptions, built: Built) -> BuildOptions:
     """The options of a build, with a file of weights where they are more than LARGE bytes and the kind has a place
     for one.
-
-    Raises:
-        UsageError: a file is asked for, and an app of this kind has no place for one.
     """
-    if kind.adds == "app" and not kind.weights and options.weights == "file":
-        raise UsageError(
-            f"projects for {kind.title} have no file of weights", why="they are constants of the program",
-            hint="leave out --weights file",
-        )  # fmt: skip
     many = bool(kind.weights) and options.weights == "flash" and weights_bytes(built) > LARGE
     return replace(options, weights="file") if many else options
 
@@ -52,7 +43,7 @@ def weights_files(kind: Kind, builds: Mapping[str, Built]) -> dict[str, Blob]:
         data = built.sources.model[f"{m}_weights.bin"]
         assert sha is not None
         assert isinstance(data, Blob)
-        folder = kind.pack if weights_bytes(built) > LARGE else kind.weights
+        folder = kind.pack if kind.pack and weights_bytes(built) > LARGE else kind.weights
         found[f"{folder}/{m}-{sha[1][:HASH_DIGITS]}.weights"] = data
     return found
 

@@ -66,6 +66,7 @@ class Options:
     io: str | None = None
     watchdog: int | None = None
     gpu: str | None = None
+    on_processor: frozenset[int] = frozenset()
 
 
 class Driver:

@@ -29,6 +29,7 @@ def channel_scales(count: int) -> list[float]:
 def conv(
     kernel: tuple[int, int], padding: int, stride: tuple[int, int], dilation: tuple[int, int], act: int,
     dtype: str = "int8", bias: str | None = "int32", per_channel: bool = True, depth: int = 3, out: int = 5,
+    groups: int = 1,
 ) -> bytes:  # fmt: skip
     m = ModelFile()
     zero, out_zero = (0, 0) if dtype == "int16" else (-7, -20)
@@ -40,7 +41,7 @@ def conv(
     ]
     x = m.input("x", (1, rows, cols, depth), dtype, 0.05 if dtype == "int8" else 0.0004, zero)
     scales = channel_scales(out) if per_channel else [0.01]
-    w = m.const("w", weights(out, *kernel, depth), "int8", scale=scales)
+    w = m.const("w", weights(out, *kernel, depth // groups), "int8", scale=scales)
     ins = [x, w]
     if bias:
         ins.append(m.const("b", biases(out), bias, scale=[0.05 * s for s in scales]))
@@ -203,6 +204,11 @@ CASES = {
     "conv valid dilated relu6": conv((2, 3), VALID, (1, 1), (2, 2), RELU6),
     "conv per tensor": conv((1, 1), VALID, (2, 1), (1, 1), RELU_N1, per_channel=False),
     "conv without bias": conv((3, 3), SAME, (1, 1), (1, 1), NONE, bias=None),
+    "conv in groups": conv((3, 2), SAME, (2, 1), (1, 1), RELU, depth=6, out=4, groups=2),
+    "conv of single channels": conv((2, 2), VALID, (1, 1), (2, 1), NONE, depth=3, out=6, groups=3),
+    "conv int16 in groups": conv(
+        (1, 3), SAME, (1, 1), (1, 1), NONE, dtype="int16", bias="int64", depth=4, groups=2, out=6
+    ),
     "conv int16": conv((3, 3), SAME, (1, 1), (1, 1), NONE, dtype="int16", bias="int64"),
     "conv int16 short bias": conv((3, 3), VALID, (2, 2), (1, 1), RELU, dtype="int16", bias="int32"),
     "conv int16 without bias": conv((3, 3), VALID, (1, 1), (1, 1), NONE, dtype="int16", bias=None),

@@ -32,16 +32,17 @@ def activation(rng: Rng) -> int:
     return int(rng.choice([0, 0, 1, 3]))
 
 
-def weighted(op: str) -> Callable[[Rng], bytes]:
+def weighted(op: str, groups: int = 1) -> Callable[[Rng], bytes]:
     """A convolution, of any kernel, stride and padding, or a fully connected layer; weights of any zero point."""
 
     def make(rng: Rng) -> bytes:
         m = ModelFile()
         k, depth, out, stride = (int(rng.integers(1, n)) for n in (4, 6, 7, 3))
+        depth, out = depth * groups, out * groups
         pad = int(rng.integers(2))
         step, factor = real(rng, 0.01, 0.1), real(rng, 0.001, 0.02)
         side = -(-7 // stride) if pad == SAME else (7 - k) // stride + 1
-        shape, result, weights = (2, 7, 7, depth), (2, side, side, out), (out, k, k, depth)
+        shape, result, weights = (2, 7, 7, depth), (2, side, side, out), (out, k, k, depth // groups)
         fields: dict[str, int] = {}
         if op == "DEPTHWISE_CONV_2D":
             out = depth * int(rng.integers(1, 3))
@@ -142,6 +143,7 @@ def moved(op: str, shape: tuple[int, ...], arguments: Any) -> Callable[[Rng], by
 
 MODELS: dict[str, Callable[[Rng], bytes]] = {
     **{op: weighted(op) for op in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")},
+    "CONV_2D in groups": weighted("CONV_2D", 2),
     **{op: binary(op) for op in FUSED},
     **{op: pool(op) for op in ("AVERAGE_POOL_2D", "MAX_POOL_2D")},
     "CONCATENATION": concatenation,

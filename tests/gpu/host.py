@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,17 +177,21 @@ _KINDS = {1: np.int8, 2: np.uint8, 3: np.int16, 4: np.uint16, 5: np.int32, 6: np
           9: np.float32, 10: np.float64, 11: np.bool_, 12: np.uint64}  # fmt: skip
 
 
-def hosted(model: Path, folder: Path, gpu: str = "opencl", **options: Any) -> Host:
-    """A model's file built for a GPU; ``folder`` keeps what was built of it."""
+def hosted(model: Path, folder: Path, gpu: str = "opencl", groups: bool = False, **options: Any) -> Host:
+    """A model's file built for a GPU; ``folder`` keeps what was built of it. With ``groups`` as for a board that names
+    its GPU."""
     library, entries = folder / f"{model.stem}.so", folder / f"{model.stem}.entries"
     if not entries.exists():
         from sdk.boards import load_board
+        from sdk.boards.board import Gpu
         from sdk.driver import BuildOptions
         from sdk.driver.generate import generate
         from sdk.driver.job import job_of
 
         choice = BuildOptions(gpu=gpu, **options)
-        built = generate(job_of(model, load_board("host"), choice))
+        board = load_board("host")
+        board = replace(board, gpu=Gpu("any", ("opencl", "vulkan"))) if groups else board
+        built = generate(job_of(model, board, choice))
         Host.link(built, library, choice)
         entries.write_bytes(pickle.dumps(dict(built.entries)))
     return Host(library, pickle.loads(entries.read_bytes()))

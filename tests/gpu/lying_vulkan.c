@@ -1,6 +1,6 @@
 /* A Vulkan library between a program and the real one, which lies as LIE says: "kernel=N" (what dispatches of the N-th
-   pipeline write is lost), "build=N" (the N-th pipeline is not made), "limits" (groups of one item), "types" (no bytes
-   and no 64-bit integers in kernels), "times" (no time stamps), "memory" (none is to be had), "lost=N" (the N-th wait
+   pipeline write is lost), "build=N" (the N-th pipeline is not made), "limits" (groups of one item), "bindings" (four),
+   "range=N" (bindings of N bytes), "types" (no bytes and no 64-bit integers in kernels), "times" (no time stamps), "memory" (none is to be had), "lost=N" (the N-th wait
    finds the device gone), "old" (Vulkan 1.0), "crash=N" (making the N-th pipeline ends the program). */
 #define _GNU_SOURCE
 #include "sdk_rt_gpu_vulkan_api.h"
@@ -61,6 +61,12 @@ static void lying_properties(vk_obj_t device, vk_properties2_t *out)
     to(device, out);
     if (lie("limits")) {
         out->properties.limits.group_items = 1u;
+    }
+    if (lie("range") != NULL) {
+        out->properties.limits.storage_range = (uint32_t)atoi(lie("range"));
+    }
+    if (lie("bindings")) {
+        out->properties.limits.stage_storage_buffers = 4u;
     }
 }
 

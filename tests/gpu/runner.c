@@ -102,7 +102,8 @@ static void one(sdk_gpu_t *gpu, const uint32_t *head)
         bytes += (sizes[k] + 15u) / 16u * 16u + 16u;
     }
     sdk_gpu_code_t code = {"job", NULL, spirv, head[SPIRV], (uint16_t)count, (uint16_t)head[WORDS], 0u,
-                           {(uint16_t)head[LOCAL], (uint16_t)head[LOCAL + 1], (uint16_t)head[LOCAL + 2]}, 0u, head[NEEDS]};
+                           {(uint16_t)head[LOCAL], (uint16_t)head[LOCAL + 1], (uint16_t)head[LOCAL + 2]}, 0u, head[NEEDS],
+                           (uint16_t)count, NULL};
     job_t job = {gpu->driver, gpu, 0u, 0u, NULL};
     int status = run(&job, head, &code, ranges, bytes, numbers, data, ns);
     if (status != SDK_GPU_OK) {

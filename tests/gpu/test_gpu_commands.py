@@ -75,6 +75,14 @@ def test_kernels_are_a_stage(net: Path) -> None:
     assert driver.inspect(net, host, BuildOptions(gpu="vulkan"), "scheduled").startswith("module net")
 
 
+def test_boards_with_a_gpu_have_items_work_together(net: Path) -> None:
+    host, board = load_board("host"), load_board("rock_5b")
+    assert "barrier(" in driver.inspect(net, board, BuildOptions(gpu="opencl"), "kernels")
+    assert "barrier(" not in driver.inspect(net, host, BuildOptions(gpu="opencl"), "kernels")
+    long = driver.inspect(net, board, BuildOptions(gpu="vulkan"), "kernels")
+    assert "no kernel" not in long  # 70001 steps are few for each item of a group
+
+
 def test_gpus_are_among_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = {"opencl": ("one", "two")}
 

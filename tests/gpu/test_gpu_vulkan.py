@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sdk.boards import load_board
+from sdk.driver import BuildOptions
+from sdk.driver.explain import inspect
 from tests.gpu.conftest import DRIVERS, in_process, process
 from tests.gpu.work import MIXED, STATES, compare, model, statuses
 
@@ -15,6 +18,7 @@ CHECKED = {
     "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
     "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",
 }
+ASSISTED = CHECKED | {"VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_GPU_ASSISTED_EXT"}
 
 MODELS = (
     "ad01_int8", "kws_ref_model", "micro_speech_quantized", "person_detect", "pretrainedResnet_quant", "vww_96_int8",
@@ -63,6 +67,22 @@ def test_the_layers_have_nothing_to_say_of_a_model(mixed: Path, capfd: pytest.Ca
     assert "SYNC-" not in said
 
 
+@pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.parametrize("checks", [CHECKED, ASSISTED], ids=["synchronisation", "assisted"])
+@pytest.mark.parametrize("name", ["hello_world_int8", "kws_ref_model", "okay_nabu", "pretrainedResnet_quant"])
+def test_the_layers_have_nothing_to_say_of_networks(
+    checks: dict[str, str], name: str, models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with process(checks) as pool:
+        status, told, apart, _ = in_process(pool, compare, models / f"{name}.tflite", tmp_path, [{}], VULKAN)
+    assert (status, told) == (0, "")
+    assert apart == [[0.0]]
+    said = "".join(capfd.readouterr())
+    assert "VUID" not in said
+    assert "SYNC-" not in said
+
+
 @pytest.mark.parametrize(
     ("lie", "said"),
     [
@@ -70,6 +90,7 @@ def test_the_layers_have_nothing_to_say_of_a_model(mixed: Path, capfd: pytest.Ca
         ("build=2", "runs on the processor: the driver does not compile it"),
         ("limits", "runs on the processor: it asks for more than the device has"),
         ("types", ""),
+        ("bindings", ""),
         ("times", ""),
     ],
 )
@@ -79,6 +100,20 @@ def test_a_driver_that_lies_makes_no_wrong_results(lying_vulkan, lie: str, said:
     assert said in told if said else told == ""
     assert min(min(one) for one in apart) >= 0
     assert max(max(one) for one in apart) <= 1e-4
+
+
+@pytest.mark.parametrize("gpu", ["vulkan", "opencl"])
+def test_a_kernel_of_many_buffers(lying_vulkan, pocl, gpu: str, tmp_path: Path) -> None:
+    """More than a device has bindings for: those that lie in one region share one."""
+    inputs = ", ".join(f"%x{k}: f32[n, 7]" for k in range(22))
+    adds = "\n".join(f"  %t{k} = add(%{f't{k - 1}' if k else 'x21'}, %x{k}) : f32[n, 7]" for k in range(21))
+    text = f"module net imported\n\ngraph @main<n in 1..70>({inputs}) {{\n{adds}\n  return %t20\n}}\n"
+    path = model(text, tmp_path)
+    assert "23 operands" in inspect(path, load_board("host"), BuildOptions(gpu=gpu), "kernels")
+    given = (compare, path, tmp_path, [{"n": 1}, {"n": 70}], {"gpu": gpu})
+    status, told, apart, _ = lying_vulkan("bindings", *given) if gpu == "vulkan" else pocl(*given)
+    assert (status, told) == (0, "")
+    assert apart == [[0.0], [0.0]]
 
 
 @pytest.mark.models

@@ -115,6 +115,20 @@ def compare(path: Path, folder: Path, dims: list[dict[str, int]], options: dict[
     return status, told, apart, (recorded, again)
 
 
+def divided(path: Path, folder: Path, parts: list[frozenset[int]], gpu: str) -> list[Any]:
+    """For each choice of operations that stay on the processor: status, what was said, differences."""
+    found = []
+    for k, part in enumerate(parts):
+        own = folder / f"part{k}"
+        own.mkdir()
+        host = hosted(path, own, gpu, on_processor=part)
+        status, told = host.open(), host.told
+        dims = [{"n": 3, "pos": 1}, {"n": 70, "pos": 2}]
+        cases = [(drawn(host, n, one), one) for n, one in enumerate(dims)]
+        found.append((status, told, both(host, cases) if status == 0 else []))
+    return found
+
+
 def statuses(
     path: Path, folder: Path, runs: int, options: dict[str, Any] | None = None
 ) -> tuple[int, str, list[int], str]:

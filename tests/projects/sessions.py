@@ -37,9 +37,9 @@ def _linked(gcc: str, flags: Sequence[str], sources: Sequence[Path], out: Path) 
 class Session:
     """An instance of the model ``m`` in a library."""
 
-    def __init__(self, library: ctypes.CDLL, m: str) -> None:
+    def __init__(self, library: ctypes.CDLL, m: str, *weights: object) -> None:
         self.library, self.m, self.handle = library, m, ctypes.c_void_p()
-        assert library[f"{m}_session_open"](ctypes.byref(self.handle)) == 0
+        assert library[f"{m}_session_open"](*weights, ctypes.byref(self.handle)) == 0
 
     def close(self) -> None:
         """Gives its memory back."""

@@ -105,7 +105,8 @@ def test_weights_of_dart(tmp_path: Path) -> None:
     dart = tmp_path / "p" / "bindings" / "net.dart"
     assert faults(dart) == []
     exported, _ = symbols_of(link_android(tmp_path / "p", "net", "x86_64", tmp_path))
-    assert {"net_weights_map", "net_session_open"} <= set(re.findall(r"'(net_\w+)'", dart.read_text())) <= exported
+    called = set(re.findall(r"'(net_\w+)'", dart.read_text()))
+    assert {"net_session_weights_map", "net_session_weights_hash", "net_session_open"} <= called <= exported
 
 
 @pytest.mark.slow

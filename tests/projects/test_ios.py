@@ -3,6 +3,7 @@ each other."""
 
 from __future__ import annotations
 
+import ctypes
 import plistlib
 import re
 import struct
@@ -130,10 +131,50 @@ def test_the_users_files_of_a_package_stay(tmp_path: Path, monkeypatch: pytest.M
 def test_a_package_whose_names_are_words_of_swift(tmp_path: Path) -> None:
     assert run_command(["new", "ios", *two_entries(tmp_path), "--name", "hz", "-o", str(tmp_path / "p")]) == 0
     assert "public init(`in`: [Float], in_: Int) {" in (tmp_path / "p/Sources/HzKit/Model.swift").read_text()
-    assert "model.runFun(.init(`in`: `in`, in_: 3))" in (tmp_path / "p/README.md").read_text()
+    assert "model.runFun(.init(in: `in`, in_: 3))" in (tmp_path / "p/README.md").read_text()
 
 
-def test_no_package_has_a_file_of_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["new", "ios", str(DIGITS), "--weights", "file", "-o", str(tmp_path / "p")]) == 2
-    assert "leave out --weights file" in capsys.readouterr().err
-    assert not (tmp_path / "p").exists()
+def test_weights_of_a_package_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need_tool) -> None:
+    """Resources of the Swift target, one for each set; the C maps, checks and takes that of its own set only."""
+    line = ["new", "ios", str(FLOATS), "--name", "net", "--dim", "batch=1:8", "-o", str(tmp_path / "p")]
+    monkeypatch.setattr("sdk.projects.weights.LARGE", 1_000)  # this model has more: it is not asked for
+    assert run_command(line) == 0
+    sources = tmp_path / "p" / "Sources"
+    weights = {path.name: path for path in (sources / "NetKit" / "Weights").iterdir()}
+    package = (tmp_path / "p" / "Package.swift").read_text()
+    assert '.copy("Weights")' in package
+    assert "cSettings" not in package
+    assert not list(sources.rglob("*.bin"))
+    assert all(name in (tmp_path / "p" / "README.md").read_text() for name in weights)
+    library = compiled_package(sources / "CNetKit", tmp_path / "net.so", need_tool("gcc"))
+    told = library["net_session_weights_hash"]
+    told.restype = ctypes.c_char_p
+    own = weights.pop(f"net-{told().decode()[:16]}.weights")
+    at, size = mapped_weights(library, "net", own)
+    assert library["net_session_weights_check"](at, size) == 0
+    one = Session(library, "net", at, size)
+    golden = (tmp_path / "p" / "Tests" / "NetKitTests" / "golden.bin").read_bytes()
+    for entry, dims, (given, wanted) in read_cases(golden, 1, 2):
+        got = np.full((dims[0], 10), np.nan, np.float32)
+        assert one.run(entry, [np.frombuffer(given, np.float32)], [got], dims) == 0
+        want = np.frombuffer(wanted, np.float32).reshape(got.shape)
+        assert np.allclose(got, want, rtol=0, atol=1e-4 * max(1, np.abs(want).max()))
+    one.close()
+    library["net_session_weights_unmap"](at, size)
+    for other in weights.values():
+        handle = ctypes.c_void_p()
+        if other.stat().st_size == size.value:
+            there = mapped_weights(library, "net", other)
+            assert library["net_session_open"](*there, ctypes.byref(handle)) == -6
+    damaged = bytearray(own.read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "damaged").write_bytes(damaged)
+    assert library["net_session_weights_check"](*mapped_weights(library, "net", tmp_path / "damaged")) == -6
+
+
+def mapped_weights(library: ctypes.CDLL, m: str, path: Path) -> tuple[ctypes.c_void_p, ctypes.c_size_t]:
+    """Where a file of weights lies once it is mapped, and its size."""
+    at, size = ctypes.c_void_p(), ctypes.c_size_t()
+    assert library[f"{m}_session_weights_map"](bytes(path), ctypes.byref(at), ctypes.byref(size)) == 0
+    assert size.value == path.stat().st_size
+    return at, size

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from jvm import kotlin, run, run_java
+from jvm import kotlin, link_jni, run_java
 from sessions import ABIS, FLAGS, two_entries
 
 from sdk.cli import run_command
@@ -82,7 +82,8 @@ def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
         line = ["new", "android", *app.model, "--name", name, "--set", f"package=org.acme.{name}", "--bindings", "rn"]
         assert run_command([*line, "-o", str(tmp_path / name)]) == 0
         put_checks(tmp_path / name, name, app)
-        link(tmp_path / name, need_tool("cmake"), need_tool("gcc"), java)
+        abi = ABIS[platform.machine()]
+        link_jni(tmp_path / name, java, abi, FLAGS[abi], need_tool("cmake"), need_tool("gcc"))
     sources = [
         path
         for name in apps
@@ -133,7 +134,7 @@ def put_checks(project: Path, name: str, app: App) -> None:
         code = re.sub(rf"\b({'|'.join(filled)})\b", lambda word: filled[word[0]], package + code)
         (project / file).write_text(head + code)
     (readme,) = kotlin_of(project / "README.md")
-    plain, files = kotlin_of(ROOT / "docs" / "android.md")
+    plain, files, _ = kotlin_of(ROOT / "docs" / "android.md")
     context = f"context: {CONTEXT[:-2]}"
     given = [f"{own}: java.nio.ByteBuffer" for own in re.findall(r"([\w`]+) = \1[,)]", readme)]
     pages = [("readme", readme, [*given, *([context] if app.mapped else [])])]
@@ -154,18 +155,6 @@ def put_checks(project: Path, name: str, app: App) -> None:
 def kotlin_of(page: Path) -> list[str]:
     """The blocks of Kotlin of a page."""
     return re.findall(r"```kotlin\n(.*?)```", page.read_text(), re.DOTALL)
-
-
-def link(project: Path, cmake: str, gcc: str, java: Path) -> None:
-    """Makes the JNI library of this machine by the CMakeLists.txt of the project, with the header of the JDK."""
-    abi = ABIS[platform.machine()]
-    include = java.parents[1] / "include"
-    flags = [*FLAGS[abi], f"-I{include}", f"-I{include / 'linux'}", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]
-    define = {"ANDROID_ABI": abi, "CMAKE_C_COMPILER": gcc, "CMAKE_C_FLAGS": " ".join(flags)}
-    define["CMAKE_LIBRARY_OUTPUT_DIRECTORY"] = str(project / "lib")
-    cpp, out = project / "model" / "src" / "main" / "cpp", project / "build"
-    run([cmake, "-S", cpp, "-B", out, *(f"-D{key}={value}" for key, value in define.items())])
-    run([cmake, "--build", out])
 
 
 def with_weights(project: Path, start: int) -> dict[str, str]:

@@ -97,4 +97,5 @@ def ran(
     ]
     found = browser.execute_async_script(_RUN, told, options, engine)
     assert not isinstance(found, str), found
+    until(browser, "offline", "Kept on")  # a server that ends before this is an error on the console
     return [[np.reshape(data, shape) for data, shape in outputs] for outputs in found]

@@ -31,14 +31,14 @@ enum {
 };
 
 #define SDK_GPU_WORDS 32u     /* 32-bit words of numbers that a kernel is given at most: the least that Vulkan promises */
-#define SDK_GPU_OPERANDS 16u  /* buffers that a kernel is given at most */
+#define SDK_GPU_OPERANDS 32u  /* buffers that a kernel is given at most: each takes a word */
 #define SDK_GPU_LOCAL 32768u  /* bytes of memory that a group shares at most */
 
 /* What a device allows; 0 where the driver does not tell. */
 typedef struct {
-    uint64_t buffer_bytes;  /* of one buffer, and of what a kernel sees of one */
+    uint64_t buffer_bytes;  /* of what a kernel sees of one buffer */
     uint64_t memory_bytes;  /* of the device in all */
-    uint32_t operands;      /* buffers of one kernel */
+    uint32_t operands;      /* bindings of one kernel */
     uint32_t local_bytes;   /* memory that a group shares */
     uint32_t group_items;   /* work items of a group */
     uint32_t group[3];      /* the same by axis */
@@ -51,6 +51,7 @@ typedef struct {
     uint8_t i64;            /* arithmetic in 64-bit integers */
     uint8_t dot;            /* products of four 8-bit integers at a time */
     uint8_t shared_memory;  /* device and host have one memory, so that copies are plain ones */
+    uint64_t allocation_bytes; /* of one buffer */
 } sdk_gpu_limits_t;
 
 /* What a device is called; each text ends with a 0. Verdicts and caches on disk are kept by all of these together. */
@@ -70,7 +71,8 @@ typedef struct sdk_gpu_recording sdk_gpu_recording_t; /* the driver's own */
 /* One kernel as generated code has it. text is OpenCL C, with one kernel function called name; words is SPIR-V with the
    entry point "main". Either may be NULL where the model is built for the other driver.
 
-   What a kernel sees. Operand k is a storage buffer (binding k of set 0 in Vulkan). Its numbers, `words` 32-bit words
+   What a kernel sees. Operand k is a storage buffer: in Vulkan binding k of set 0, or bindings[k] where operands share
+   them, which are then in one buffer in every dispatch and see all of it. Its numbers, `words` 32-bit words
    (push constants in Vulkan, int arguments in OpenCL), begin with one word for each operand: how many bytes behind the
    start of what is bound the operand begins; then the numbers of the dispatch follow. So drivers may bind a whole buffer,
    or a range that begins where the device's rule of alignment allows it.
@@ -86,6 +88,8 @@ typedef struct {
     uint16_t local[3];     /* work items of a group by axis; none is 0 */
     uint32_t local_bytes;  /* memory that a group shares */
     uint32_t needs;        /* SDK_GPU_NEEDS_* */
+    uint16_t bound;        /* how many bindings there are */
+    const uint8_t *bindings; /* of each operand; NULL: one each */
 } sdk_gpu_code_t;
 
 enum { SDK_GPU_NEEDS_F16 = 1, SDK_GPU_NEEDS_F64 = 2, SDK_GPU_NEEDS_I64 = 4, SDK_GPU_NEEDS_DOT = 8, SDK_GPU_NEEDS_BYTES = 16 };
@@ -145,7 +149,7 @@ int sdk_gpu_open_vulkan(int32_t index, sdk_gpu_t **out, char message[512]);
 /* Ends all work and frees whatever was made on the device. NULL is allowed. */
 void sdk_gpu_close(sdk_gpu_t *gpu);
 
-/* A buffer of so many bytes, of no defined contents. SDK_GPU_E_LIMIT above limits.buffer_bytes. */
+/* A buffer of so many bytes, of no defined contents. SDK_GPU_E_LIMIT above limits.allocation_bytes. */
 int sdk_gpu_buffer(sdk_gpu_t *gpu, uint64_t bytes, sdk_gpu_buffer_t *out);
 void sdk_gpu_free_buffer(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer);
 

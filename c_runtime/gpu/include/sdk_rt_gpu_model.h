@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* Regions by number: the arena and the state, which the host has too; scratch memory of kernels; then the buffers of
-   constants. */
+   constants; last, where an entry has such, the numbers that kernels read from memory. */
 enum { SDK_GPU_ARENA = 0, SDK_GPU_STATE = 1, SDK_GPU_SCRATCH = 2, SDK_GPU_CONSTANTS = 3 };
 
 /* What comparing elements goes by. */
@@ -28,6 +28,8 @@ typedef struct {
     uint8_t element; /* SDK_GPU_EXACT, .. */
     uint8_t reads;   /* whether the step reads it */
     uint8_t writes;  /* whether the step writes to it */
+    uint8_t down;    /* where the step runs as C: whether that needs what the device has of it, and */
+    uint8_t up;      /* whether the device needs what it wrote */
 } sdk_gpu_operand_t;
 
 /* One kernel of a step. It is given the step's operands that uses[first_use] and those after it number. Where its kernel
@@ -54,7 +56,8 @@ typedef struct {
 } sdk_gpu_port_t;
 
 /* One entry. places, numbers and groups are their starts, which place() completes for given dims: places those of the
-   operands, then those of inputs and outputs. step() runs step k as C, in the memory of the host. */
+   operands, then those of inputs and outputs; numbers those that are recorded, then live_count that kernels read from
+   memory. step() runs step k as C, in the memory of the host. */
 typedef struct {
     const char *name;
     const sdk_gpu_step_t *steps;
@@ -66,16 +69,17 @@ typedef struct {
     const uint32_t (*groups)[3];
     const sdk_gpu_port_t *inputs, *outputs;
     const int32_t *dims; /* those that the proof is run with */
+    const uint8_t *recorded; /* of each dim whether a recording depends on it */
     uint32_t step_count, operand_count, place_count, number_count, dispatch_count;
-    uint16_t input_count, output_count, dim_count;
+    uint16_t input_count, output_count, dim_count, live_count;
     void (*place)(const void *self, const void *dims, sdk_gpu_place_t *places, int32_t *numbers, uint32_t (*groups)[3]);
     void (*step)(void *self, const void *dims, int32_t step);
 } sdk_gpu_entry_t;
 
-/* Constants that go to a region. */
+/* Constants that go to a region. data is NULL for those of the file of weights, in which they begin at `from`. */
 typedef struct {
     const void *data;
-    uint64_t bytes, offset;
+    uint64_t from, bytes, offset;
     uint16_t region;
 } sdk_gpu_upload_t;
 
@@ -97,10 +101,12 @@ typedef struct sdk_gpu_model sdk_gpu_model_t;
 
 /* Puts a model on a device: compiles its kernels, proves them with one run of each entry, copies constants and state. All
    that later runs need is made here. arena and state are the host's: the
-   former is left as it was, the latter is put to its start. `told`, which may be NULL, is called with a line of
+   former is left as it was, the latter is put to its start. weights is the file of weights, NULL where there is none; it
+   is read here, and by steps that run as C. `told`, which may be NULL, is called with a line of
    text for each kernel that does not run on the device, and for each step that has none. */
 int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self, uint8_t *arena, uint64_t arena_bytes,
-                       uint8_t *state, uint64_t state_bytes, void (*told)(const char *line), sdk_gpu_model_t **out);
+                       uint8_t *state, uint64_t state_bytes, const void *weights, void (*told)(const char *line),
+                       sdk_gpu_model_t **out);
 
 /* Frees it. NULL is allowed. */
 void sdk_gpu_model_close(sdk_gpu_model_t *model);
@@ -110,6 +116,9 @@ int sdk_gpu_model_run(sdk_gpu_model_t *model, uint32_t entry, const void *dims);
 
 /* The state of the host has changed: the next run begins with it. */
 void sdk_gpu_model_state_changed(sdk_gpu_model_t *model);
+
+/* Copies the state from the device to the host. SDK_GPU_OK where the host has it. */
+int sdk_gpu_model_fetch_state(sdk_gpu_model_t *model);
 
 /* What the device took for a step in the last run of the entry, in ns; 0 for one that ran as C, and where gpu->now was
    NULL when the model was put on the device. */

@@ -25,9 +25,9 @@ int sdk_gpu_buffer(sdk_gpu_t *gpu, uint64_t bytes, sdk_gpu_buffer_t *out)
         return refused(gpu, "a buffer needs a device and a place for its handle");
     }
     *out = 0u;
-    if (gpu->limits.buffer_bytes != 0u && bytes > gpu->limits.buffer_bytes) {
+    if (gpu->limits.allocation_bytes != 0u && bytes > gpu->limits.allocation_bytes) {
         snprintf(gpu->message, sizeof gpu->message, "%s: a buffer of %llu bytes, at most %llu are allowed", gpu->device.name,
-                 (unsigned long long)bytes, (unsigned long long)gpu->limits.buffer_bytes);
+                 (unsigned long long)bytes, (unsigned long long)gpu->limits.allocation_bytes);
         return SDK_GPU_E_LIMIT;
     }
     return gpu->driver->buffer(gpu, bytes == 0u ? 4u : bytes, out);

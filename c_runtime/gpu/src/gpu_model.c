@@ -29,6 +29,14 @@ void sdk_gpu_model_place(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, r
     }
 }
 
+int sdk_gpu_model_live(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const runner_t *runner)
+{
+    const uint32_t first = entry->number_count - entry->live_count;
+    return entry->live_count == 0u ? SDK_GPU_OK
+                                   : sdk_gpu_write(model->gpu, model->regions[model->plans->region_count - 1u], 0u,
+                                                   &runner->numbers[first], 4u * (uint64_t)entry->live_count);
+}
+
 int sdk_gpu_model_up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where)
 {
     return sdk_gpu_write(model->gpu, model->regions[region], where->offset, model->memory[region] + where->offset,
@@ -38,12 +46,13 @@ int sdk_gpu_model_up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_plac
 /* ---- recording ---- */
 
 /* Whether a dispatch needs a barrier before it: it reads what was written since the last one, or writes what was touched.
-   What it touches is noted. */
+   What it touches is noted: of operands that share a binding, all that is bound, by which drivers and layers go. */
 static int depends(sdk_gpu_model_t *model, const sdk_gpu_code_t *code, const sdk_gpu_range_t *ranges, uint32_t *touches)
 {
     int found = *touches + code->operands > model->touch_room;
     for (uint32_t k = 0; !found && k < code->operands; ++k) {
-        const uint64_t begin = ranges[k].offset, end = begin + ranges[k].bytes;
+        const uint64_t begin = code->bindings == NULL ? ranges[k].offset : 0u;
+        const uint64_t end = code->bindings == NULL ? begin + ranges[k].bytes : UINT64_MAX;
         for (uint32_t j = 0; !found && j < *touches; ++j) {
             const touch_t *const touch = &model->touched[j];
             found = touch->buffer == ranges[k].buffer && (touch->writes || (code->written >> k & 1u) != 0u) &&
@@ -53,8 +62,8 @@ static int depends(sdk_gpu_model_t *model, const sdk_gpu_code_t *code, const sdk
     *touches = found ? 0u : *touches;
     for (uint32_t k = 0; k < code->operands && *touches < model->touch_room; ++k, ++*touches) {
         touch_t *const touch = &model->touched[*touches];
-        touch->begin = ranges[k].offset;
-        touch->end = ranges[k].offset + ranges[k].bytes;
+        touch->begin = code->bindings == NULL ? ranges[k].offset : 0u;
+        touch->end = code->bindings == NULL ? touch->begin + ranges[k].bytes : UINT64_MAX;
         touch->buffer = ranges[k].buffer;
         touch->writes = (code->written >> k & 1u) != 0u;
     }
@@ -145,6 +154,7 @@ void sdk_gpu_model_close(sdk_gpu_model_t *model)
     free(model->kernels);
     free(model->regions);
     free(model->verdicts);
+    free(model->ended);
     free(model->touched);
     free(model->scratch);
     free(model->before);
@@ -161,7 +171,8 @@ static int make_regions(sdk_gpu_model_t *model)
     }
     for (uint32_t k = 0; status == SDK_GPU_OK && k < plans->upload_count; ++k) {
         const sdk_gpu_upload_t *const one = &plans->uploads[k];
-        status = sdk_gpu_write(model->gpu, model->regions[one->region], one->offset, one->data, one->bytes);
+        const void *const data = one->data != NULL ? one->data : model->weights + one->from;
+        status = sdk_gpu_write(model->gpu, model->regions[one->region], one->offset, data, one->bytes);
     }
     return status;
 }
@@ -298,7 +309,7 @@ static void tell(const sdk_gpu_model_t *model, void (*told)(const char *line))
 {
     static const char *const WHY[] = {"", "the driver does not compile it", "it asks for more than the device has",
                                       "its results on the device are not those of the processor",
-                                      "the driver did not return from it in an earlier start"};
+                                      "the driver did not return from it in earlier starts"};
     char line[512];
     const char *how;
     for (uint32_t e = 0; told != NULL && e < model->plans->entry_count; ++e) {
@@ -322,7 +333,8 @@ static void tell(const sdk_gpu_model_t *model, void (*told)(const char *line))
 }
 
 int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self, uint8_t *arena, uint64_t arena_bytes,
-                       uint8_t *state, uint64_t state_bytes, void (*told)(const char *line), sdk_gpu_model_t **out)
+                       uint8_t *state, uint64_t state_bytes, const void *weights, void (*told)(const char *line),
+                       sdk_gpu_model_t **out)
 {
     sdk_gpu_model_t *model;
     uint8_t *held = NULL; /* what was in the arena: the proof runs there, and inputs may be there already */
@@ -342,15 +354,19 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
     model->self = self;
     model->memory[SDK_GPU_ARENA] = arena;
     model->memory[SDK_GPU_STATE] = state;
+    model->weights = weights;
     model->state_bytes = state_bytes;
     model->state_changed = 1;
+    model->trying = plans->code_count; /* none yet */
     model->timed = gpu->now != NULL;
     model->stepped = model->timed && gpu->limits.tick_ps == 0u;
     model->regions = room(plans->region_count, sizeof *model->regions);
     model->kernels = room(plans->code_count, sizeof *model->kernels);
     model->verdicts = room(plans->code_count, 1u);
+    model->ended = room(plans->code_count, 1u);
     model->runners = room(plans->entry_count, sizeof *model->runners);
-    if (model->regions == NULL || model->kernels == NULL || model->verdicts == NULL || model->runners == NULL) {
+    if (model->regions == NULL || model->kernels == NULL || model->verdicts == NULL || model->ended == NULL ||
+        model->runners == NULL) {
         status = no_memory(gpu);
     }
     for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {
@@ -387,9 +403,7 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
         }
     }
     plans->reset(self);
-    if (status != SDK_GPU_E_LOST) { /* who loses the device over a kernel does not meet it again */
-        sdk_gpu_model_tried(model);
-    }
+    sdk_gpu_model_tried(model, status == SDK_GPU_E_LOST);
     for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {
         status = make_slots(model, plans->entries[e], &model->runners[e]);
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MOST_BYTES (256l << 20) /* of a file: more is damage */
+#define STARTS 2u               /* that end over a kernel in a row: one may have been ended from outside */
 
 /* The start of a file; then a part_t for each kernel, then their bytes. All as this processor has it in memory. */
 typedef struct {
@@ -146,7 +147,8 @@ void sdk_gpu_model_load(sdk_gpu_model_t *model)
     for (size_t at = 0u; at + 4u <= tried; at += 4u) {
         uint32_t k;
         memcpy(&k, began + at, sizeof k);
-        if (k < count) {
+        if (k < count && ++model->ended[k] >= STARTS) {
+            model->ended[k] = STARTS;
             model->verdicts[k] = SDK_GPU_CRASHED;
         }
     }
@@ -170,25 +172,29 @@ const uint8_t *sdk_gpu_model_kept(const sdk_gpu_model_t *model, uint32_t kernel,
     return part.bytes == 0u ? NULL : at;
 }
 
-void sdk_gpu_model_trying(const sdk_gpu_model_t *model, uint32_t kernel)
+void sdk_gpu_model_trying(sdk_gpu_model_t *model, uint32_t kernel)
 {
     char path[1024];
     FILE *const file = path_of(model, "trying", path) ? fopen(path, "wb") : NULL;
+    model->trying = kernel;
     if (file == NULL) {
         return;
     }
     for (uint32_t k = 0; k < model->plans->code_count; ++k) {
-        if (k == kernel || model->verdicts[k] == SDK_GPU_CRASHED) {
+        for (uint32_t n = model->ended[k] + (k == kernel ? 1u : 0u); n > 0u; --n) { /* a word for each start */
             fwrite(&k, sizeof k, 1u, file);
         }
     }
     fclose(file);
 }
 
-void sdk_gpu_model_tried(const sdk_gpu_model_t *model)
+void sdk_gpu_model_tried(sdk_gpu_model_t *model, int lost)
 {
     char path[1024];
-    if (path_of(model, "trying", path)) {
+    if (lost && model->trying < model->plans->code_count) { /* who loses the device over a kernel does not meet it again */
+        model->ended[model->trying] = STARTS;
+        sdk_gpu_model_trying(model, model->trying);
+    } else if (path_of(model, "trying", path)) {
         remove(path);
     }
 }

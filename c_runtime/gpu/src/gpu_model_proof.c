@@ -153,6 +153,7 @@ static int prove_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
     const sdk_gpu_step_t *const step = &entry->steps[index];
     const segment_t segment = {index, 1u, step->dispatches, 1};
     const int saved = save(model, entry, runner, step);
+    uint8_t verdict;
     int same = 0, ran = 0;
     int status = SDK_GPU_OK;
     while (!same && status == SDK_GPU_OK && sdk_gpu_model_usable(model, entry, step)) {
@@ -161,6 +162,7 @@ static int prove_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
             entry->step(model->self, dims, (int32_t)index);
             ran = 1;
         }
+        verdict = status == SDK_GPU_E_LIMIT ? SDK_GPU_OVER_LIMITS : SDK_GPU_DIFFERS;
         if (status == SDK_GPU_OK) {
             status = compare(model, entry, runner, step, &same);
         } else if (status == SDK_GPU_E_LIMIT || status == SDK_GPU_E_ARG) {
@@ -168,7 +170,7 @@ static int prove_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
         }
         for (uint32_t d = 0; !same && status == SDK_GPU_OK && d < step->dispatches; ++d) {
             const uint32_t form = sdk_gpu_model_form(model, entry, step->first_dispatch + d);
-            model->verdicts[entry->dispatches[form].kernel] = SDK_GPU_DIFFERS;
+            model->verdicts[entry->dispatches[form].kernel] = verdict;
         }
         status = same || status != SDK_GPU_OK ? status : sdk_gpu_model_make(model, entry, step);
     }
@@ -186,6 +188,7 @@ static int prove_entry(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, run
         const sdk_gpu_place_t *const where = &runner->places[port->place];
         draw(model->memory[port->region] + where->offset, where->bytes, port, &seed);
     }
+    status = sdk_gpu_model_live(model, entry, runner);
     for (uint32_t k = 0; status == SDK_GPU_OK && k < entry->step_count; ++k) {
         status = sdk_gpu_model_make(model, entry, &entry->steps[k]); /* another step may have put a plainer form here */
         if (status == SDK_GPU_OK && sdk_gpu_model_usable(model, entry, &entry->steps[k])) {
@@ -197,12 +200,12 @@ static int prove_entry(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, run
     return status;
 }
 
-/* How many kernels were wrong. */
+/* How many kernels were wrong, or had more to reach than the device allows. */
 static uint32_t wrong(const sdk_gpu_model_t *model)
 {
     uint32_t count = 0u;
     for (uint32_t k = 0; k < model->plans->code_count; ++k) {
-        count += model->verdicts[k] == SDK_GPU_DIFFERS ? 1u : 0u;
+        count += model->verdicts[k] == SDK_GPU_DIFFERS || model->verdicts[k] == SDK_GPU_OVER_LIMITS ? 1u : 0u;
     }
     return count;
 }

@@ -9,6 +9,17 @@ static int down(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *
                         where->bytes);
 }
 
+/* Whether recordings that were made for some dims are of use for others. */
+static int serves(const sdk_gpu_entry_t *entry, const int32_t *made, const int32_t *dims)
+{
+    for (uint32_t k = 0; k < entry->dim_count; ++k) {
+        if (entry->recorded[k] && made[k] != dims[k]) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* The recordings for these dims: those of a slot that has them, or made in the one that was not used for longest. The
    places of the runner are those of the dims then. */
 static int find_slot(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const int32_t *dims, slot_t **out)
@@ -16,7 +27,7 @@ static int find_slot(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runne
     slot_t *oldest = &runner->slots[0];
     for (uint32_t k = 0; k < runner->slot_count; ++k) {
         slot_t *const slot = &runner->slots[k];
-        if (slot->valid && (entry->dim_count == 0u || memcmp(slot->dims, dims, entry->dim_count * sizeof *dims) == 0)) {
+        if (slot->valid && serves(entry, slot->dims, dims)) {
             slot->used = ++model->clock;
             *out = slot;
             return SDK_GPU_OK;
@@ -41,13 +52,13 @@ static int find_slot(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runne
     return SDK_GPU_OK;
 }
 
-/* What a step touches, except constants, from the device or to it. */
+/* What a step that runs as C needs of the device, or the device of it. */
 static int move_operands(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const runner_t *runner, uint32_t index, int to_device)
 {
     const sdk_gpu_step_t *const step = &entry->steps[index];
     for (uint32_t k = step->first_operand; k < step->first_operand + step->operands; ++k) {
         const sdk_gpu_operand_t *const operand = &entry->operands[k];
-        if (operand->region < SDK_GPU_SCRATCH && (!to_device || operand->writes)) {
+        if (operand->region < SDK_GPU_SCRATCH && (to_device ? operand->up : operand->down)) {
             const int status = to_device ? sdk_gpu_model_up(model, operand->region, &runner->places[k])
                                          : down(model, operand->region, &runner->places[k]);
             if (status != SDK_GPU_OK) {
@@ -118,6 +129,7 @@ int sdk_gpu_model_run(sdk_gpu_model_t *model, uint32_t index, const void *dims)
         status = sdk_gpu_model_up(model, SDK_GPU_STATE, &whole);
     }
     model->state_changed = 0;
+    status = status == SDK_GPU_OK ? sdk_gpu_model_live(model, entry, runner) : status;
     status = status == SDK_GPU_OK ? move_ports(model, runner, entry->inputs, entry->input_count, 1) : status;
     status = status == SDK_GPU_OK ? find_slot(model, entry, runner, dims, &slot) : status;
     for (uint32_t k = 0; status == SDK_GPU_OK && k < runner->segment_count; ++k) {
@@ -146,6 +158,12 @@ void sdk_gpu_model_state_changed(sdk_gpu_model_t *model)
     if (model != NULL) {
         model->state_changed = 1;
     }
+}
+
+int sdk_gpu_model_fetch_state(sdk_gpu_model_t *model)
+{
+    const sdk_gpu_place_t whole = {0u, model == NULL ? 0u : model->state_bytes};
+    return model == NULL || model->state_changed || whole.bytes == 0u ? SDK_GPU_OK : down(model, SDK_GPU_STATE, &whole);
 }
 
 uint64_t sdk_gpu_model_ns(const sdk_gpu_model_t *model, uint32_t entry, uint32_t step)

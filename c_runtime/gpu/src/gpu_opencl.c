@@ -111,6 +111,7 @@ static void describe(const cl_functions_t *cl, cl_object_t device, sdk_gpu_devic
     snprintf(out->driver, sizeof out->driver, "%.60s, %.60s", version, driver);
     out->software = (number_of(cl, device, CL_TYPE, 8u) & CL_TYPE_CPU) != 0u;
     limits->buffer_bytes = number_of(cl, device, CL_MOST_BUFFER, 8u);
+    limits->allocation_bytes = limits->buffer_bytes;
     limits->memory_bytes = number_of(cl, device, CL_MEMORY, 8u);
     local = number_of(cl, device, CL_LOCAL_MEMORY, 8u);
     limits->local_bytes = local > UINT32_MAX ? UINT32_MAX : (uint32_t)local;

@@ -17,7 +17,7 @@ static const char *beyond(const sdk_vk_t *gpu, const sdk_gpu_code_t *code)
     if ((code->needs & ~has) != 0u) {
         return "a type or an instruction that the device does not have";
     }
-    if (code->operands > limits->operands || code->operands > SDK_GPU_OPERANDS) {
+    if (code->bound > limits->operands || code->bound > code->operands || code->operands > SDK_GPU_OPERANDS) {
         return "more buffers than the device allows";
     }
     if (code->words > SDK_GPU_WORDS || code->words < code->operands) {
@@ -56,10 +56,10 @@ static void unmake_kernel(sdk_vk_t *gpu, sdk_vk_kernel_t *kernel)
 static int make_layouts(sdk_vk_t *gpu, const sdk_gpu_code_t *code, sdk_vk_kernel_t *kernel)
 {
     vk_binding_t bindings[SDK_GPU_OPERANDS];
-    for (uint32_t k = 0; k < code->operands; ++k) {
+    for (uint32_t k = 0; k < code->bound; ++k) {
         bindings[k] = (vk_binding_t){k, VK_DESCRIPTOR_STORAGE_BUFFER, 1u, VK_STAGE_COMPUTE, NULL};
     }
-    vk_set_layout_info_t sets = {VKS_SET_LAYOUT, NULL, 0u, code->operands, bindings};
+    vk_set_layout_info_t sets = {VKS_SET_LAYOUT, NULL, 0u, code->bound, bindings};
     int result = gpu->vk.CreateDescriptorSetLayout(gpu->device, &sets, NULL, &kernel->set_layout);
     int status = sdk_vk_check(gpu, result, "vkCreateDescriptorSetLayout");
     if (status != SDK_GPU_OK) {
@@ -274,32 +274,50 @@ int sdk_vk_record_begin(sdk_gpu_t *base, sdk_gpu_recording_t *recording)
     return SDK_GPU_OK;
 }
 
-/* Binds the operands of a dispatch: a range that begins where the device allows one, and the bytes up to the operand. */
+/* Binds the operands of a dispatch: a range that begins where the device allows one, or all of a buffer that several
+   share, and the bytes up to the operand. */
 static int bind(sdk_vk_t *gpu, sdk_gpu_recording_t *recording, const sdk_gpu_code_t *code, const sdk_vk_kernel_t *kernel,
                 const sdk_gpu_range_t *operands, int32_t *words)
 {
     vk_buffer_range_t ranges[SDK_GPU_OPERANDS];
     vk_write_t writes[SDK_GPU_OPERANDS];
+    const uint64_t most = gpu->base.limits.buffer_bytes;
     vk_handle_t set = 0u;
+    memset(ranges, 0, sizeof ranges);
     for (uint32_t k = 0; k < code->operands; ++k) {
+        const uint32_t at = code->bindings == NULL ? k : code->bindings[k];
         const sdk_vk_buffer_t *buffer = (const sdk_vk_buffer_t *)(uintptr_t)operands[k].buffer;
         uint64_t offset = operands[k].offset, bytes = operands[k].bytes;
         if (buffer == NULL || offset > buffer->bytes || bytes > buffer->bytes - offset) {
             snprintf(gpu->base.message, sizeof gpu->base.message, "operand %u of %s leaves its buffer", k, code->name);
             return SDK_GPU_E_ARG;
         }
+        if (at >= code->bound || (ranges[at].buffer != 0u && ranges[at].buffer != buffer->buffer)) {
+            snprintf(gpu->base.message, sizeof gpu->base.message, "operand %u of %s is in a buffer of its own", k, code->name);
+            return SDK_GPU_E_ARG;
+        }
+        if (code->bindings != NULL && (offset + bytes > most || offset > INT32_MAX)) {
+            snprintf(gpu->base.message, sizeof gpu->base.message, "operand %u of %s lies beyond the %llu bytes of a binding", k,
+                     code->name, (unsigned long long)most);
+            return SDK_GPU_E_LIMIT;
+        }
+        if (code->bindings != NULL) {
+            words[k] = (int32_t)offset;
+            ranges[at] = (vk_buffer_range_t){buffer->buffer, 0u, buffer->bytes < most ? buffer->bytes : most};
+            continue;
+        }
         uint64_t start = offset / gpu->alignment * gpu->alignment;
         start = start < buffer->bytes ? start : 0u; /* an operand of no bytes at the end: anything may be bound */
         uint64_t range = (offset + bytes - start + 15u) & ~(uint64_t)15u;
         range = range > buffer->bytes - start ? buffer->bytes - start : range;
         range = range == 0u ? 16u : range;
-        if (range > gpu->base.limits.buffer_bytes) {
+        if (range > most) {
             snprintf(gpu->base.message, sizeof gpu->base.message, "operand %u of %s has %llu bytes, %llu are allowed", k,
-                     code->name, (unsigned long long)range, (unsigned long long)gpu->base.limits.buffer_bytes);
+                     code->name, (unsigned long long)range, (unsigned long long)most);
             return SDK_GPU_E_LIMIT;
         }
         words[k] = (int32_t)(offset - start);
-        ranges[k] = (vk_buffer_range_t){buffer->buffer, start, range};
+        ranges[at] = (vk_buffer_range_t){buffer->buffer, start, range};
     }
     vk_set_info_t info = {VKS_SET_ALLOCATE, NULL, recording->descriptors, 1u, &kernel->set_layout};
     int result = gpu->vk.AllocateDescriptorSets(gpu->device, &info, &set);
@@ -307,10 +325,10 @@ static int bind(sdk_vk_t *gpu, sdk_gpu_recording_t *recording, const sdk_gpu_cod
     if (status != SDK_GPU_OK) {
         return status;
     }
-    for (uint32_t k = 0; k < code->operands; ++k) {
+    for (uint32_t k = 0; k < code->bound; ++k) {
         writes[k] = (vk_write_t){VKS_WRITE_SET, NULL, set, k, 0u, 1u, VK_DESCRIPTOR_STORAGE_BUFFER, NULL, ranges + k, NULL};
     }
-    gpu->vk.UpdateDescriptorSets(gpu->device, code->operands, writes, 0u, NULL);
+    gpu->vk.UpdateDescriptorSets(gpu->device, code->bound, writes, 0u, NULL);
     gpu->vk.CmdBindDescriptorSets(recording->commands, VK_BIND_COMPUTE, kernel->layout, 0u, 1u, &set, 0u, NULL);
     return SDK_GPU_OK;
 }

@@ -42,9 +42,12 @@ struct sdk_gpu_model {
     const sdk_gpu_plans_t *plans;
     void *self;
     uint8_t *memory[2]; /* of the host: arena, state */
+    const uint8_t *weights; /* the file of weights */
     sdk_gpu_buffer_t *regions;
     sdk_gpu_kernel_t *kernels;
     uint8_t *verdicts;
+    uint8_t *ended; /* starts in a row that ended while the driver had a kernel */
+    uint32_t trying; /* the kernel that it has, or had last */
     runner_t *runners;
     touch_t *touched;
     uint32_t touch_room;
@@ -61,6 +64,9 @@ struct sdk_gpu_model {
 
 /* The tables of the entry for given dims. */
 void sdk_gpu_model_place(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const void *dims);
+
+/* The numbers of a run that kernels read from memory to the device. */
+int sdk_gpu_model_live(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const runner_t *runner);
 
 /* Bytes of the host to the device. */
 int sdk_gpu_model_up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where);
@@ -81,7 +87,7 @@ int sdk_gpu_model_usable(const sdk_gpu_model_t *model, const sdk_gpu_entry_t *en
 /* Runs every entry once, step by step, and finds the verdicts. */
 int sdk_gpu_model_prove(sdk_gpu_model_t *model);
 
-/* Reads what was kept: its verdicts, and those of kernels over which an earlier start has crashed or lost the device. */
+/* Reads what was kept: its verdicts, and over which kernels earlier starts have ended or lost the device. */
 void sdk_gpu_model_load(sdk_gpu_model_t *model);
 
 /* What was kept of a kernel; NULL where there is nothing. */
@@ -93,9 +99,9 @@ void sdk_gpu_model_forget(sdk_gpu_model_t *model);
 /* Keeps kernels and verdicts. What fails here is no error: the next start then compiles anew. */
 void sdk_gpu_model_save(sdk_gpu_model_t *model);
 
-/* Notes in the folder that the driver is about to compile or run a kernel: what crashes over one leaves a note. tried()
-   removes it. */
-void sdk_gpu_model_trying(const sdk_gpu_model_t *model, uint32_t kernel);
-void sdk_gpu_model_tried(const sdk_gpu_model_t *model);
+/* Notes in the folder that the driver is about to compile or run a kernel: what ends over one leaves a note. tried()
+   removes it, or leaves one that tells that the kernel loses the device. */
+void sdk_gpu_model_trying(sdk_gpu_model_t *model, uint32_t kernel);
+void sdk_gpu_model_tried(sdk_gpu_model_t *model, int lost);
 
 #endif /* SDK_RT_GPU_INSIDE_H */

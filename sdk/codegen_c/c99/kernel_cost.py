@@ -16,7 +16,7 @@ from sdk.compiler.analysis.work import Cost, Trips, Work
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.memory.scratch import scratch_layout
-from sdk.compiler.sym import Expr, Func, Var, flat_index
+from sdk.compiler.sym import Expr, Func, Var, flat_index, free_vars
 
 __all__ = ["kernel_cost"]
 
@@ -29,6 +29,8 @@ KEPT: Final = 2  # instructions more of those loops for each iteration
 ENTERED: Final = 5  # of the innermost of them before it begins
 MOVED: Final = 1  # of a value that is put where assembly wants it
 TERM: Final = 1  # of a part of an address that moves
+GIVEN: Final = 1  # of each number of the call that such a part is multiplied by
+FETCHED: Final = 3  # of each number of the call that is in memory, and moved, where it is used
 LIMIT: Final = 2  # of min, max or a division in it
 
 
@@ -54,6 +56,7 @@ class _Pieces:
     def __init__(self, loops: Loops, assembly: dict[int, tuple[int, Statement]]) -> None:
         self.assembly = assembly
         self.found: list[tuple[int, Trips]] = []
+        self.dims = frozenset(loops.dims)
         self.buffers: dict[str, Buffer] = {p.buffer.name: p.buffer for p in loops.params}
         self.constant = {p.buffer.name for p in loops.params if p.mode == "read"}
         self.loops: list[Var] = []
@@ -77,6 +80,8 @@ class _Pieces:
         around = sum(map(self.operand, made.operands)) + 2 * bool(made.guard)
         if _is_crowded(made) and len(self.loops) >= DEEP:
             around += sum(o.constraint == "r" and not isinstance(o.holds, Pointer) for o in made.operands)
+            given = self.dims & {v for o in made.operands for v in _dims_of(o)}
+            around += FETCHED * len(given)
         self.found.append((around, trips))
 
     def operand(self, operand: Operand) -> int:
@@ -95,7 +100,8 @@ class _Pieces:
             case For():
                 inner = (*trips, stmt.hi - stmt.lo)
                 crowded = len(self.loops) + 1 >= DEEP and self.is_crowded(stmt)
-                self.found.append((ITERATION + KEPT * crowded, inner))
+                given = len(self.dims & free_vars(stmt.hi - stmt.lo))
+                self.found.append((ITERATION + crowded * (KEPT + FETCHED * given), inner))
                 self.loops.append(stmt.var)
                 self.block(stmt.body, inner)
                 self.loops.pop()
@@ -149,8 +155,15 @@ class _Pieces:
             moving = any(_moves(f, inner) for f, _ in factors)
             outer = outer or not moving
             if moving:
-                cost += TERM + LIMIT * sum(_limits(f) for f, _ in factors)
+                given = sum(f in self.dims for f, _ in factors)
+                cost += TERM + GIVEN * given + LIMIT * sum(_limits(f) for f, _ in factors)
         return cost + (TERM if outer else 0)
+
+
+def _dims_of(operand: Operand) -> frozenset[Var]:
+    """The variables in an operand."""
+    held = operand.holds.offset if isinstance(operand.holds, Pointer) else operand.holds
+    return free_vars(held) if isinstance(held, Expr) else frozenset()
 
 
 def _is_crowded(made: Statement) -> bool:

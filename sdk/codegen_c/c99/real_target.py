@@ -60,8 +60,9 @@ HUGE: Final = {
 }""",
 }
 
+# Compilers of Apple and of Swift call themselves clang 17 and lack the builtin that came with that version elsewhere.
 _SQRT_SCALAR: Final = """$C @@($C x) {
-#if (HARDWARE) && defined(__clang__) && __clang_major__ >= 17
+#if (HARDWARE) && defined(__clang__) && __clang_major__ >= 18
     return __builtin_elementwise_sqrt(x);
 #elif defined(__SSE2__)
     return __builtin_ia32_%sse%((@$Tx%per_register%){x})[0];
@@ -84,7 +85,7 @@ SQRT_PIECES: Final = {
 }
 _SQRT_LANES: Final = """$C @@($C x) {
 #if HARDWARE
-#if defined(__clang__) && __clang_major__ >= 17
+#if defined(__clang__) && __clang_major__ >= 18
     return __builtin_elementwise_sqrt(x);
 #else
     $C out = {0};

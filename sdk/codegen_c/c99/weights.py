@@ -67,11 +67,11 @@ def collect_file(module: Module, prefix: str) -> Weights:
     found = collect(module, prefix)
     file = WeightsFile(tuple(found.distinct.values()))
     places = dict(zip(found.distinct, file.offsets, strict=True))
-    symbols = {}
-    for name, symbol in found.symbols.items():
-        kind = scalar_name(module.consts[name].type.dtype)
-        symbols[name] = f"{prefix.upper()}_WEIGHT({kind}, {places[symbol]}u)"
-    return Weights(symbols, found.distinct, file=file)
+    names = {}
+    for symbol, const in found.distinct.items():
+        names[symbol] = f"{prefix.upper()}_WEIGHT({scalar_name(const.type.dtype)}, {places[symbol]}u)"
+    symbols = {name: names[symbol] for name, symbol in found.symbols.items()}
+    return Weights(symbols, {names[symbol]: const for symbol, const in found.distinct.items()}, file=file)
 
 
 def weights_file(weights: Weights, prefix: str, options: EmitOptions, align: int = _ALIGN) -> str:

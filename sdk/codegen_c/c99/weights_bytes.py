@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sdk.compiler.ir.module import Const
 
 __all__ = ["ALIGN", "WeightsFile", "little"]
@@ -21,7 +24,13 @@ _MAGIC: Final = b"SDKWGHT1"
 
 def little(const: Const) -> bytes:
     """The bytes of a constant as files have them; one at least."""
-    return const.data.astype(const.data.dtype.newbyteorder("<"), copy=False).tobytes() or b"\0"
+    return _as_stored(const).tobytes() or b"\0"
+
+
+def _as_stored(const: Const) -> NDArray[np.uint8]:
+    """The bytes of a constant, in its own memory where that has their order."""
+    stored = const.data.astype(const.data.dtype.newbyteorder("<"), order="C", copy=False)
+    return stored.reshape(-1).view(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -41,14 +50,17 @@ class WeightsFile:
 
     @cached_property
     def data(self) -> bytes:
-        """The whole file."""
-        body = bytearray()
-        for const, at in zip(self.consts, self.offsets, strict=True):
-            body += bytes(at - ALIGN - len(body))
-            body += little(const)
-        body += bytes(-len(body) % ALIGN)
-        head = _MAGIC + (ALIGN + len(body)).to_bytes(8, "little") + hashlib.sha256(body).digest()
-        return bytes(head + bytes(ALIGN - len(head)) + body)
+        """The whole file. It may be of gigabytes, so that constants are copied once, and straight into it."""
+        body: list[memoryview | bytes] = []
+        for const in self.consts:
+            stored = _as_stored(const).data
+            body += [stored, bytes(-stored.nbytes % ALIGN if stored.nbytes else ALIGN)]
+        hasher = hashlib.sha256()
+        for part in body:
+            hasher.update(part)
+        total = ALIGN + sum(len(part) for part in body)
+        head = _MAGIC + total.to_bytes(8, "little") + hasher.digest()
+        return b"".join([head.ljust(ALIGN, b"\0"), *body])
 
     @property
     def digest(self) -> bytes:

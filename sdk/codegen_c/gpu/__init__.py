@@ -45,7 +45,7 @@ BACKEND = Backend(
     "C with kernels for GPUs",
     _emit,
     kernels="plain",
-    choices=frozenset(("gpu", "toolchain", "externs", "opt", "check")),
+    choices=frozenset(("gpu", "on_processor", "toolchain", "externs", "opt", "check", "weights")),
     refuses=hosted_only("drivers of GPUs are"),
     runtime=Runtime(("src/wire.c", "src/agent*.c"), _hooks, lambda prefix: ()),
     listing=_listing,

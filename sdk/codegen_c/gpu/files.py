@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -10,16 +11,29 @@ from sdk.codegen_c.base import EmitOptions, Emitted
 from sdk.codegen_c.c99.banner import banner, comment
 from sdk.codegen_c.c99.files import emit as emit_c
 from sdk.codegen_c.c99.interface import Interface, quoted
-from sdk.codegen_c.c99.weights import Weights, collect
-from sdk.codegen_c.gpu.kernels import Code, Kernels, kernels
-from sdk.codegen_c.gpu.run import GpuRunPrinter
-from sdk.codegen_c.gpu.steps import Constants, aligned_of, check_plan, constants, functions_of, scratch_bytes
+from sdk.codegen_c.c99.weights import Weights, collect, collect_file
+from sdk.codegen_c.gpu.kernels import Code, Kernels, Regions, kernels
+from sdk.codegen_c.gpu.live import live_of
+from sdk.codegen_c.gpu.run import GpuRunPrinter, left_of
+from sdk.codegen_c.gpu.steps import (
+    Constants,
+    Left,
+    aligned_of,
+    check_plan,
+    constants,
+    functions_of,
+    live_numbers,
+    regions_of,
+    scratch_bytes,
+    steps_of,
+)
 from sdk.compiler.ir.module import Module
 from sdk.errors import BuildError
 from sdk.resources import data_dir
 
 __all__ = ["codes_file", "emit", "made_kernels"]
 
+PAGES: Final = "webgpu"
 # Files of the runtime: those for every driver, and the drivers.
 _PARTS: Final = ("include/*.h", "src/sdk_rt_gpu_inside.h", "src/gpu.c", "src/gpu_model*.c")
 _DRIVERS: Final = {
@@ -35,26 +49,38 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     Raises:
         BuildError: a plan is not recorded, or what the C backend raises.
     """
-    made = made_kernels(module, prefix, options)
     api = Interface(module, prefix, options)
-    weights = collect(module, prefix)
+    weights = collect_file(module, prefix) if options.weights_file else collect(module, prefix)
     places = constants(weights)
+    left = left_of(api)
+    made = made_kernels(module, prefix, options, regions_of(module, weights, places), left)
+    live = max(len(live_numbers(steps_of(module, p, made, weights, places, left))) for p in module.plans.values())
     printer = partial(GpuRunPrinter, kernels=made, places=places)
-    out = emit_c(module, prefix, isa=isa, options=options, printer=printer, more=_functions(api, weights, made, places))
+    more = _functions(api, weights, made, places, live)
+    out = emit_c(module, prefix, isa=isa, options=options, printer=printer, more=more)
     head = banner(api.options, f"{prefix}: kernels.")
     own = {f"{prefix}_gpu.c": codes_file(prefix, made, head), **_runtime(options.gpu)}
     return replace(out, files={**out.files, **own})
 
 
-def made_kernels(module: Module, prefix: str, options: EmitOptions) -> Kernels:
-    """The kernels of a module for the interface that ``options.gpu`` names.
+def made_kernels(
+    module: Module,
+    prefix: str,
+    options: EmitOptions,
+    regions: Mapping[str, Regions] | None = None,
+    left: Left = frozenset(),
+) -> Kernels:
+    """The kernels of a module for the interface that ``options.gpu`` names; ``regions`` of parameters, by function;
+    calls that are ``left`` to the processor have none.
 
     Raises:
         BuildError: a plan is not recorded, or nothing has a kernel.
     """
     for plan in module.plans.values():
         check_plan(plan)
-    made = kernels(functions_of(module), prefix, options.gpu, aligned_of(module))
+    live = {} if options.gpu == PAGES else live_of(module, functions_of(module))  # pages record nothing
+    row = options.gpu_row or options.gpu
+    made = kernels(functions_of(module, left), prefix, row, aligned_of(module), regions, live)
     if not made.codes:
         why = "; ".join(f"{name.strip()}: {text}" for name, text in made.missing.items()) or "no operator is left"
         raise BuildError("nothing of the model runs on a GPU", why=why, hint="leave out --gpu")
@@ -83,7 +109,11 @@ def codes_file(prefix: str, made: Kernels, head: str = "") -> str:
 
 
 def _code_text(prefix: str, number: int, code: Code) -> str:
-    """The text or words of a kernel as a constant."""
+    """The text or words of a kernel as constants, and its bindings where operands share them."""
+    if code.bindings:
+        row = ", ".join(f"{n}u" for n in code.bindings)
+        own = replace(code, bindings=())
+        return f"{_code_text(prefix, number, own)}\nstatic const uint8_t {prefix}_gpu_{number}_bindings[] = {{{row}}};"
     if code.words:
         lines = [", ".join(f"0x{w:08x}u" for w in code.words[k : k + 8]) for k in range(0, len(code.words), 8)]
         return f"\nstatic const uint32_t {prefix}_gpu_{number}[] = {{\n    " + ",\n    ".join(lines) + ",\n};"
@@ -96,18 +126,25 @@ def _code_row(prefix: str, number: int, code: Code) -> str:
     text, words, count = ("NULL", own, len(code.words)) if code.words else (own, "NULL", 0)
     local = ", ".join(f"{n}u" for n in code.grid.local)
     numbers = f"{code.operands}u, {code.operands + code.numbers}u, 0x{code.written:x}u"
-    rest = f"{{{local}}}, {code.local_bytes}u, {code.needs}u"
+    bindings = f"{own}_bindings" if code.bindings else "NULL"
+    rest = f"{{{local}}}, {code.local_bytes}u, {code.needs}u, {code.bound}u, {bindings}"
     return f"    {{{quoted(code.name)}, {text}, {words}, {count}u, {numbers}, {rest}}}"
 
 
-def _functions(api: Interface, weights: Weights, made: Kernels, places: Constants) -> list[str]:
-    """The tables of the whole model, and its functions for GPUs."""
+def _functions(api: Interface, weights: Weights, made: Kernels, places: Constants, live: int) -> list[str]:
+    """The tables of the whole model, and its functions for GPUs. ``live``: the most numbers that kernels of an entry
+    read from memory."""
     m, M = api.prefix, api.prefix.upper()
+    starts = weights.file.offsets if weights.file else (0,) * len(places.places)
+    sizes = [weights.distinct[symbol].data.nbytes for symbol in places.places]
+    data = ["NULL" if weights.file else symbol for symbol in places.places]
     uploads = [
-        f"    {{{symbol}, {weights.distinct[symbol].data.nbytes}u, {offset}u, {region}u}}"
-        for symbol, (region, offset) in places.places.items()
-    ] or ["    {NULL, 0u, 0u, 0u}"]
+        f"    {{{own}, {start}u, {size}u, {offset}u, {region}u}}"
+        for own, start, size, (region, offset) in zip(data, starts, sizes, places.places.values(), strict=True)
+    ] or ["    {NULL, 0u, 0u, 0u, 0u}"]
     sizes = [api.region_bytes("arena"), api.region_bytes("state"), scratch_bytes(made), *places.bytes]
+    if live:
+        sizes.append(4 * live)
     state = f"{m}_state_bytes(&self->init_dims)" if api.init else f"{M}_STATE_BYTES"
     arena = "self->arena_bytes" if api.arena_varies else f"{M}_ARENA_BYTES"
     entries = ", ".join(f"&{e.name}_gpu_entry" for e in api.entries)
@@ -136,8 +173,8 @@ static const sdk_gpu_plans_t {m}_gpu_plans = {{
     if (gpu == NULL || self->gpu != NULL) {{
         return {M}_E_ARG;
     }}
-{checks}    return sdk_gpu_model_open(gpu, &{m}_gpu_plans, self, self->arena, {arena}, self->state, {state}, told,
-                              &self->gpu);
+{checks}    return sdk_gpu_model_open(gpu, &{m}_gpu_plans, self, self->arena, {arena}, self->state, {state},
+                              {"self->weights" if weights.file else "NULL"}, told, &self->gpu);
 }}"""
     close = f"""void {m}_close_gpu({m}_t *self)
 {{

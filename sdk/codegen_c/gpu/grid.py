@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sdk.codegen_c.gpu.scratch import PRIVATE_BYTES, joined, outside
+from sdk.codegen_c.gpu.scratch import PRIVATE_BYTES, outside
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.analysis.pattern import classify
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops, Param
 from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
 from sdk.compiler.machines.gpus.gpu import Gpu, Part
+from sdk.compiler.schedules.gpu.axes import joined
+from sdk.compiler.schedules.gpu.cooperative import SHARED_BYTES
 from sdk.compiler.schedules.gpu.lift import flat
 from sdk.compiler.schedules.gpu.rules import item_of
 from sdk.compiler.sym import Dim, Var, ceildiv, free_vars, max_value
 from sdk.errors import BuildError
 
-__all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "parallel", "parts_of", "work_items"]
+__all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "fixed_by", "parallel", "parts_of", "work_items"]
 
 GROUP: Final = 64  # work items of a group, where nothing else decides
 LOCAL_BYTES: Final = 32 * 1024  # that a group may share: the least that drivers of Vulkan and OpenCL promise
@@ -41,6 +43,13 @@ class Grid:
 def parts_of(loops: Loops) -> list[Loops]:
     """What becomes one kernel each of a function, to be run in order, each after all of the one before."""
     return _parts(loops) or [loops]
+
+
+def fixed_by(loops: Loops) -> frozenset[Var]:
+    """What the number of work items of a function, or the size of what they share, depends on."""
+    bounds = (d for part in parts_of(loops) for loop in _chain(part)[0] for d in (loop.lo, loop.hi))
+    sizes = (d for n in walk(loops.body) if isinstance(n, Alloc) for d in n.buffer.shape)
+    return frozenset(v for d in (*bounds, *sizes) for v in free_vars(d))
 
 
 def parallel(loops: Loops) -> Loops:
@@ -71,14 +80,21 @@ def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = f
     Raises:
         BuildError: the kernel would need what a work item has not, or no rule is for it.
     """
-    chain, inner = _chain(loops)
     given = len(loops.params)
-    loops, chain, inner = outside(loops, chain, inner)
-    _check_private(inner)
-    inner = _of_item(inner)
-    if gpu is not None:
-        item = item_of(Part(loops, chain, inner, classify(loops), aligned), gpu)
-        loops, chain, inner = flat(loops), list(item.loops), item.body
+    level = "global"
+    local: tuple[int, int, int] | None = None
+    if gpu is None:
+        part = _part(loops, aligned, 0)
+        loops, chain, inner = part.loops, list(part.chain), part.inner
+    else:
+        part, item = item_of(lambda shares: _part(loops, aligned, SHARED_BYTES if shares else 0), gpu)
+        loops, chain, inner = part.loops, list(item.loops), item.body
+        if item.local:
+            x, y, z = (*item.local, 1, 1)[: len(_AXES)]
+            level, local = "group", (x, y, z)
+            inner = _of_item(inner)
+        else:
+            loops = flat(loops)
         _check_private(inner)
     while len(chain) > len(_AXES):
         first, second = chain[:2]
@@ -87,10 +103,10 @@ def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = f
         chain = [one, *(_renamed(loop, env) for loop in chain[2:])]
     body = inner
     for loop, axis in zip(reversed(chain), _AXES, strict=False):
-        body = Block((replace(loop, body=body, kind="bind", axis=f"global.{axis}"),))
+        body = Block((replace(loop, body=body, kind="bind", axis=f"{level}.{axis}"),))
     extents = [loop.hi - loop.lo for loop in reversed(chain)]
-    local = _local(extents)
-    groups = [ceildiv(extent, size) for extent, size in zip(extents, local, strict=False)]
+    sizes = local or _local(extents)
+    groups = extents if local else [ceildiv(extent, size) for extent, size in zip(extents, sizes, strict=False)]
     if any((most := max_value(count)) is None or most > MOST_GROUPS for count in groups):
         raise BuildError("more work items than the axes of a GPU have room for", where=f"loops @{loops.name}")
     padded = (*groups, 1, 1, 1)[: len(_AXES)]
@@ -100,7 +116,17 @@ def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = f
     own = loops.params[given:]
     params = (*(_used(loops.params[k], stores) for k in operands), *own)
     scratch = tuple(p.buffer.type.max_bytes for p in own)
-    return Grid(replace(loops, params=params, body=body), local, (padded[0], padded[1], padded[2]), operands, scratch)
+    return Grid(replace(loops, params=params, body=body), sizes, (padded[0], padded[1], padded[2]), operands, scratch)
+
+
+def _part(loops: Loops, aligned: frozenset[str], room: int) -> Part:
+    """A nest for rules: with ``room`` for the arrays of a group, else with those of items."""
+    chain, inner = _chain(loops)
+    loops, chain, inner = outside(loops, chain, inner, room)
+    if not room:
+        _check_private(inner)
+        inner = _of_item(inner)
+    return Part(loops, chain, inner, classify(loops), aligned)
 
 
 def _chain(loops: Loops) -> tuple[list[For], Block]:

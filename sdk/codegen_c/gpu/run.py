@@ -12,14 +12,21 @@ from sdk.codegen_c.c99.steps import StepKernel
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights
 from sdk.codegen_c.gpu.kernels import Kernels
-from sdk.codegen_c.gpu.steps import ARENA, STATE, Constants, Operand, Step, steps_of
+from sdk.codegen_c.gpu.steps import ARENA, STATE, Constants, Left, Operand, Step, live_numbers, steps_of
 from sdk.compiler.ir.plan import PlanCall
-from sdk.compiler.sym import Dim, free_vars
+from sdk.compiler.sym import Dim, Var, free_vars
 
-__all__ = ["GpuRunPrinter"]
+__all__ = ["GpuRunPrinter", "left_of"]
 
 PROOF_STEPS: Final = 7  # multiples above the least value of a dim, for the run that proves the kernels
 _ELEMENTS: Final = {"f16": "SDK_GPU_F16", "f32": "SDK_GPU_F32", "f64": "SDK_GPU_F64"}
+
+
+def left_of(api: Interface) -> Left:
+    """The calls that are left to the processor."""
+    chosen = api.options.on_processor
+    calls = ((e, s) for e in api.entries for s in e.plan.body if isinstance(s, PlanCall))
+    return frozenset((e.plan.name, s.index) for e, s in calls if e.first_op + s.index in chosen)
 
 
 class GpuRunPrinter(RunPrinter):
@@ -39,7 +46,8 @@ class GpuRunPrinter(RunPrinter):
         super().__init__(unit, api, entry, weights, functions, rows)
         for name in ("given", "given_dims", "step", "places", "numbers", "groups"):
             self.scope.declare(("own", name), name)
-        self.steps_on_gpu = steps_of(api.module, self.plan, kernels, weights, places)
+        self.steps_on_gpu = steps_of(api.module, self.plan, kernels, weights, places, left_of(api))
+        self._live = live_numbers(self.steps_on_gpu)
         self.number = api.entries.index(entry)
 
     def functions(self) -> list[str]:
@@ -148,7 +156,8 @@ class GpuRunPrinter(RunPrinter):
         return operands + [(("offset", p.buffer.offset), ("bytes", p.type.nbytes)) for p in self._ports()]
 
     def _numbers(self) -> list[Dim]:
-        return [n for step in self.steps_on_gpu for n in step.numbers]
+        """Those of the steps, then those that kernels read from memory."""
+        return [n for step in self.steps_on_gpu for n in step.numbers] + list(self._live)
 
     def _groups(self) -> list[tuple[Dim, Dim, Dim]]:
         return [one.groups for step in self.steps_on_gpu for one, _ in step.rows]
@@ -157,7 +166,8 @@ class GpuRunPrinter(RunPrinter):
         e, steps = self.entry, self.steps_on_gpu
         name = f"{e.name}_gpu"
         operands = [
-            f"{{{o.region}u, {_ELEMENTS.get(str(o.element), 'SDK_GPU_EXACT')}, {int(o.reads)}u, {int(o.writes)}u}}"
+            f"{{{o.region}u, {_ELEMENTS.get(str(o.element), 'SDK_GPU_EXACT')}, {int(o.reads)}u, {int(o.writes)}u, "
+            f"{int(o.down)}u, {int(o.up)}u}}"
             for o in self._operands()
         ]
         places = [f"{{{_number(a)}u, {_number(b)}u}}" for (_, a), (_, b) in self._places_of()]
@@ -168,6 +178,7 @@ class GpuRunPrinter(RunPrinter):
             for k, p in enumerate(self._ports())
         ]
         dims = [str(min(d.var.most, d.var.least + PROOF_STEPS * d.multiple)) for d in e.all_dims]
+        recorded = [str(int(d.var in self._recorded())) for d in e.all_dims]
         count = len(e.inputs)
         tables = [
             _table("sdk_gpu_step_t", f"{name}_steps", self._step_rows(steps)),
@@ -179,6 +190,7 @@ class GpuRunPrinter(RunPrinter):
             _table("uint32_t", f"{name}_groups", groups, "[3]"),
             _table("sdk_gpu_port_t", f"{name}_ports", ports),
             _table("int32_t", f"{name}_dims", dims),
+            _table("uint8_t", f"{name}_recorded", recorded),
             f"#ifdef {self.macro}_HOOK_TOOK",
             _table("uint32_t", f"{name}_ops", [f"{self._operation(step)}u" for step in steps]),
             "#endif",
@@ -186,9 +198,10 @@ class GpuRunPrinter(RunPrinter):
         own = ("steps", "operands", "dispatches", "uses", "places", "numbers", "groups")
         rows = [
             quoted(self.plan.name), *(f"{name}_{t}" for t in own),
-            f"{name}_ports", f"{name}_ports + {count}", f"{name}_dims", f"{len(steps)}u", f"{len(operands)}u",
-            f"{len(places)}u", f"{len(self._numbers())}u", f"{len(groups)}u", f"{count}u", f"{len(e.outputs)}u",
-            f"{len(dims)}u", f"{name}_place" if self._varies() else "NULL", f"{name}_step",
+            f"{name}_ports", f"{name}_ports + {count}", f"{name}_dims", f"{name}_recorded", f"{len(steps)}u",
+            f"{len(operands)}u", f"{len(places)}u", f"{len(self._numbers())}u", f"{len(groups)}u", f"{count}u",
+            f"{len(e.outputs)}u", f"{len(dims)}u", f"{len(self._live)}u",
+            f"{name}_place" if self._varies() else "NULL", f"{name}_step",
         ]  # fmt: skip
         record = ",\n    ".join(rows)
         return [*tables, f"static const sdk_gpu_entry_t {name}_entry = {{\n    {record},\n}};"]
@@ -198,8 +211,20 @@ class GpuRunPrinter(RunPrinter):
         return self.entry.first_op + step.stmt.index if isinstance(step.stmt, PlanCall) else (1 << 32) - 1
 
     def _varies(self) -> bool:
+        return any(map(free_vars, (*self._part_of_recordings(), *self._live)))
+
+    def _part_of_recordings(self) -> list[Dim]:
+        """What recordings hold: places, numbers and sizes."""
+        numbers = self._numbers()
         places = [d for pair in self._places_of() for _, d in pair]
-        return any(free_vars(d) for d in (*places, *self._numbers(), *(d for g in self._groups() for d in g)))
+        return [*places, *numbers[: len(numbers) - len(self._live)], *(d for g in self._groups() for d in g)]
+
+    def _recorded(self) -> frozenset[Var]:
+        """The dims that recordings depend on; of other values of the others they are of use as well."""
+        found = {v for d in self._part_of_recordings() for v in free_vars(d)}
+        for var, value in reversed(self.plan.places):
+            found |= free_vars(value) if var in found else frozenset()
+        return frozenset(found)
 
     def _step_rows(self, steps: Sequence[Step]) -> list[str]:
         rows, operand, number, dispatch = [], 0, 0, 0

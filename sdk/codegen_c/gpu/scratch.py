@@ -3,17 +3,17 @@ the kernel, a part of it for each item."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any, Final
 
 from sdk.compiler.ir.loops import Alloc, Atomic, Block, Buffer, For, Load, Loops, Param, Store
 from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
-from sdk.compiler.sym import Dim, Var, dmax, floordiv, max_value, prove_ge
+from sdk.compiler.schedules.gpu.axes import joined
+from sdk.compiler.sym import Dim, Var, floordiv, max_value
 from sdk.errors import BuildError
 
-__all__ = ["PRIVATE_BYTES", "joined", "outside"]
+__all__ = ["PRIVATE_BYTES", "outside"]
 
 PRIVATE_BYTES: Final = 4096  # of arrays that a work item may have of its own
 MOST_BYTES: Final = 16 << 20  # of such an operand, where fewer items at a time make do with that
@@ -21,14 +21,15 @@ LEAST_ITEMS: Final = 64  # that share it at a time; what they take then is the l
 ROW_BYTES: Final = 1 << 20  # of one item
 
 
-def outside(loops: Loops, chain: list[For], inner: Block) -> tuple[Loops, list[For], Block]:
+def outside(loops: Loops, chain: list[For], inner: Block, room: int = 0) -> tuple[Loops, list[For], Block]:
     """A nest, as its outer loops that become axes and what a work item does, with the arrays that are no item's own as
-    the last parameters. Where all items at once would want too much of them, fewer items do several in turn.
+    the last parameters. With ``room`` so many bytes of arrays, whatever their size is at a time, are a group's. Where
+    all items at once would want too much of them, fewer items do several in turn.
 
     Raises:
         BuildError: an array whose size has no bound, or that is too large for one item.
     """
-    moved = _moved(inner)
+    moved = _moved(inner, room)
     if not moved:
         return loops, chain, inner
     row = sum(b.type.max_bytes for b in moved)
@@ -54,24 +55,15 @@ def outside(loops: Loops, chain: list[For], inner: Block) -> tuple[Loops, list[F
     return replace(loops, params=(*loops.params, *params)), chain, rewrite(inner, one)
 
 
-def joined(outer: For, inner: For) -> tuple[For, Mapping[Var, Dim]]:
-    """One loop in place of two, and what their variables are in it."""
-    rows, extent = outer.hi - outer.lo, inner.hi - inner.lo
-    most = max_value(rows * extent)
-    var = Var(f"{outer.var.name}_{inner.var.name}", 0, max((most or 1) - 1, 1))
-    quotient = floordiv(var.expr, extent if prove_ge(extent, 1) is True else dmax(extent, 1))  # of 0 there is no item
-    env = {outer.var: quotient + outer.lo, inner.var: var.expr - quotient * extent + inner.lo}
-    return For(var, 0, rows * extent, Block(())), env
-
-
-def _moved(inner: Block) -> list[Buffer]:
-    """The arrays that no item has room for: those of unknown size, then the largest, until the others have."""
+def _moved(inner: Block, room: int) -> list[Buffer]:
+    """The arrays that no item has room for: those of unknown size, which groups have room for, then the largest, until
+    the others have."""
     held = {n.buffer for n in walk(inner) if isinstance(n, Alloc) and n.buffer.space in ("register", "scratch")}
     if len({b.name for b in held}) < len(held):
         return []  # unlike ones of one name, in blocks of their own
-    moved = [b for b in held if not isinstance(b.type.nbytes, int)]
+    moved = [b for b in held if not room and not isinstance(b.type.nbytes, int)]
     rest = sorted((b for b in held if b not in moved), key=lambda b: (b.type.max_bytes, b.name))
-    while sum(b.type.max_bytes for b in rest) > PRIVATE_BYTES:
+    while sum(b.type.max_bytes for b in rest) > (room or PRIVATE_BYTES):
         moved.append(rest.pop())
     return sorted(moved, key=lambda b: b.name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,6 +21,7 @@ from sdk.errors import BuildError
 
 __all__ = [
     "Constants",
+    "Left",
     "Operand",
     "Step",
     "aligned_of",
@@ -29,10 +30,13 @@ __all__ = [
     "constants",
     "copying",
     "functions_of",
+    "live_numbers",
+    "regions_of",
     "scratch_bytes",
     "steps_of",
 ]
 
+Left = frozenset[tuple[str, int]]  # calls by plan and number
 ARENA: Final = 0  # regions by number, as the runtime has them
 STATE: Final = 1
 SCRATCH: Final = 2  # of the device alone: what work items have no room for
@@ -49,10 +53,16 @@ class Constants:
     places: Mapping[str, tuple[int, int]]
     bytes: tuple[int, ...]
 
+    @property
+    def live(self) -> int:
+        """The region of the numbers that kernels read, behind those of constants."""
+        return CONSTANTS + len(self.bytes)
+
 
 @dataclass(frozen=True)
 class Operand:
-    """What a step touches: ``bytes`` from ``offset`` on in a region."""
+    """What a step touches: ``bytes`` from ``offset`` on in a region. Where it runs as C, ``down`` says whether that
+    needs what the device has of them, ``up`` whether the device needs what is written."""
 
     region: int
     offset: Dim
@@ -60,19 +70,25 @@ class Operand:
     element: DType
     reads: bool
     writes: bool
+    down: bool = True
+    up: bool = True
+    is_live: bool = False
 
 
 @dataclass(frozen=True)
 class Step:
     """One statement: its operands, the numbers for its kernels, and these with what each is given of the operands.
     Without kernels it runs as C, for the reason that ``why`` gives. ``rows`` are the launches and then those that may
-    take their place, each with how many rows on that one is (0: there is none)."""
+    take their place, each with how many rows on that one is (0: there is none). ``live`` are numbers that its kernels
+    read from memory, for all values of which they are recorded once, from number ``first_live`` of these on."""
 
     stmt: PlanCall | Copy
     operands: tuple[Operand, ...]
     numbers: tuple[Dim, ...]
     launches: tuple[Launch, ...] = ()
     why: str = ""
+    live: tuple[Dim, ...] = ()
+    first_live: int = 0
 
     @property
     def rows(self) -> tuple[tuple[Launch, int], ...]:
@@ -123,14 +139,14 @@ def copying(kind: DType) -> Loops:
     return Loops(f"copy {kind}", (n,), params, Block((For(i, 0, n.expr, Block((body,))),)))
 
 
-def functions_of(module: Module) -> dict[str, Loops]:
-    """What kernels are made of: the functions that plans call, those that no call gives a part of the rows for all of
-    them; and those that copy."""
+def functions_of(module: Module, left: Left = frozenset()) -> dict[str, Loops]:
+    """What kernels are made of: the functions that plans call, except where the processor is ``left`` the call; those
+    that no call gives a part of the rows for all of them; and those that copy."""
     out: dict[str, Loops] = {}
     parts = {s.callee for p in module.plans.values() for s in p.body if isinstance(s, PlanCall) and _is_part(module, s)}
     for plan in module.plans.values():
         for stmt in plan.body:
-            if isinstance(stmt, PlanCall) and not stmt.extern:
+            if isinstance(stmt, PlanCall) and not stmt.extern and (plan.name, stmt.index) not in left:
                 loops = module.loops[stmt.callee]
                 out[stmt.callee] = loops if stmt.callee in parts else all_rows(loops)
             elif isinstance(stmt, Copy):
@@ -168,6 +184,20 @@ def aligned_of(module: Module) -> dict[str, frozenset[str]]:
     return out
 
 
+def regions_of(module: Module, weights: Weights, places: Constants) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Of each function the regions that its parameters lie in, call by call."""
+    out: dict[str, dict[str, tuple[int, ...]]] = {}
+    for plan in module.plans.values():
+        for stmt in plan.body:
+            if not isinstance(stmt, PlanCall) or stmt.extern:
+                continue
+            own = out.setdefault(stmt.callee, {})
+            for param, name in zip(module.loops[stmt.callee].params, stmt.args, strict=True):
+                region, _ = _place(plan, plan.buffer(name), weights, places)
+                own[param.buffer.name] = (*own.get(param.buffer.name, ()), region)
+    return out
+
+
 def _is_aligned(plan: Plan, buffer: PlanBuffer) -> bool:
     """Constants begin where ``constants`` puts them."""
     return plan.region(buffer.region).kind == "const" or grain(buffer.offset) % VECTOR == 0
@@ -183,28 +213,82 @@ def _copy_name(kind: DType) -> str:
     return f" copy {kind}"  # no function of a module is called so
 
 
-def steps_of(module: Module, plan: Plan, kernels: Kernels, weights: Weights, places: Constants) -> tuple[Step, ...]:
-    """The steps of a plan in order."""
-    return tuple(
+def steps_of(
+    module: Module, plan: Plan, kernels: Kernels, weights: Weights, places: Constants, left: Left = frozenset()
+) -> tuple[Step, ...]:
+    """The steps of a plan in order, without kernels for those that are ``left`` to the processor."""
+    steps = [
         _call(module, plan, stmt, kernels, weights, places)
         if isinstance(stmt, PlanCall)
         else _copy(plan, stmt, kernels, weights, places)
         for stmt in plan.body
         if isinstance(stmt, PlanCall | Copy)
-    )
+    ]
+    chosen = [isinstance(s.stmt, PlanCall) and (plan.name, s.stmt.index) in left for s in steps]
+    for k, step in enumerate(steps):
+        if chosen[k]:
+            steps[k] = Step(step.stmt, step.operands[: len(_names(step))], (), (), "it is faster there")
+    return tuple(_planned(plan, [*_with_live(steps)]))
+
+
+def _planned(plan: Plan, steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps with the copies that those without kernels need: of what kernels write, and of what they read. States
+    may have been written by other entries; outputs are taken from the device."""
+    read = {_held(plan, plan.buffer(name)) for name in plan.outputs}
+    written: set[str] = set()
+    for step in steps:
+        for name, operand in zip(_names(step), step.operands, strict=False):
+            held = _held(plan, plan.buffer(name))
+            if step.launches:
+                read |= {held} if operand.reads else set()
+                written |= {held} if operand.writes else set()
+    for step in steps:
+        operands = list(step.operands)
+        for k, name in enumerate(_names(step)):
+            held, state = _held(plan, plan.buffer(name)), operands[k].region == STATE
+            down, up = (step.launches or state or held in s for s in (written, read))
+            operands[k] = replace(operands[k], down=bool(down), up=operands[k].writes and bool(up))
+        yield replace(step, operands=tuple(operands))
+
+
+def _names(step: Step) -> Sequence[str]:
+    """The buffers of a step's first operands."""
+    return step.stmt.args if isinstance(step.stmt, PlanCall) else (step.stmt.src, step.stmt.dst)
+
+
+def _with_live(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps with their places among the numbers that kernels read; steps of the same numbers share one."""
+    known: dict[tuple[Dim, ...], int] = {}
+    for step in steps:
+        if not step.live:
+            yield step
+            continue
+        first = known.setdefault(step.live, sum(map(len, known)))
+        operands = tuple(replace(o, offset=o.offset + 4 * first) if o.is_live else o for o in step.operands)
+        yield replace(step, operands=operands, first_live=first)
+
+
+def live_numbers(steps: Sequence[Step]) -> tuple[Dim, ...]:
+    """All numbers that the kernels of steps read, in order."""
+    known = {step.first_live: step.live for step in steps if step.live}
+    return tuple(d for first in sorted(known) for d in known[first])
 
 
 def _operand(plan: Plan, buffer: PlanBuffer, weights: Weights, places: Constants, reads: bool, writes: bool) -> Operand:
-    kind, size = plan.region(buffer.region).kind, buffer.type.nbytes
     if buffer.ring is not None:
         raise BuildError(f"buffer {buffer.name} keeps its last {buffer.ring} rows, which kernels have no form of")
+    return Operand(*_place(plan, buffer, weights, places), buffer.type.nbytes, buffer.type.dtype, reads, writes)
+
+
+def _place(plan: Plan, buffer: PlanBuffer, weights: Weights, places: Constants) -> tuple[int, Dim]:
+    """Region and offset of a buffer."""
+    kind = plan.region(buffer.region).kind
     if kind != "const":
-        return Operand(STATE if kind == "state" else ARENA, buffer.offset, size, buffer.type.dtype, reads, writes)
+        return STATE if kind == "state" else ARENA, buffer.offset
     held = buffer
     while held.role != "const":
         held = plan.buffer(held.alias)
-    region, offset = places.places[weights.symbols[held.name]]
-    return Operand(region, offset, size, buffer.type.dtype, reads, writes)
+    return places.places[weights.symbols[held.name]]
 
 
 def _call(module: Module, plan: Plan, call: PlanCall, kernels: Kernels, weights: Weights, places: Constants) -> Step:
@@ -220,12 +304,16 @@ def _call(module: Module, plan: Plan, call: PlanCall, kernels: Kernels, weights:
     if (why := _ordered(plan, call, loops)) is not None:
         return Step(call, tuple(operands), (), (), why)
     env: dict[Var, Dim] = dict(zip(loops.dims, call.dims, strict=True))
-    numbers = [*call.dims]
+    read = kernels.live.get(call.callee, ())
+    numbers = [env[v] for v in loops.dims if v not in read]
+    live = tuple(env[v] for v in read)
+    if live:
+        operands.append(Operand(places.live, 0, 4 * len(live), dtype("i32"), True, False, is_live=True))
     if loops.rows is not None:
         lo, hi = call.rows or (0, substitute(loops.rows.extent, env))
         env |= {loops.rows.lo: lo, loops.rows.hi: hi}
         numbers += [lo, hi]
-    return _step(call, call.callee, tuple(operands), tuple(numbers), env, kernels)
+    return replace(_step(call, call.callee, tuple(operands), tuple(numbers), env, kernels), live=live)
 
 
 def _ordered(plan: Plan, call: PlanCall, loops: Loops) -> str | None:

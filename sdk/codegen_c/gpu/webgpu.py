@@ -25,6 +25,7 @@ from sdk.codegen_c.js import js_dim
 from sdk.codegen_c.wgsl.kernel import Kernel, make_kernel
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall
+from sdk.errors import BuildError
 
 __all__ = ["emit"]
 
@@ -50,6 +51,8 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     Raises:
         BuildError: a plan is not recorded, nothing of it has a kernel, or what the C backend raises.
     """
+    if options.weights_file:
+        raise BuildError("weights in a file have no part in a page on WebGPU", hint="leave out --weights, or --gpu")
     made = made_kernels(module, prefix, options)
     plain = replace(options, gpu="")
     api, weights = Interface(module, prefix, plain), collect(module, prefix)

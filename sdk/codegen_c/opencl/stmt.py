@@ -28,7 +28,7 @@ from sdk.compiler.ir.loops import (
     Store,
 )
 from sdk.compiler.ir.types import DType
-from sdk.compiler.ir.walk import statements, walk
+from sdk.compiler.ir.walk import dims_used, statements, walk
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars
 from sdk.errors import BuildError
 
@@ -75,6 +75,9 @@ class _Printer:
             self.scope.declare(("word", word), word)
         self.buffers: dict[str, Buffer] = {p.buffer.name: p.buffer for p in loops.params}
         self.extents: dict[str, Dim] = {}
+        self.indices: dict[str, set[Var]] = {}  # that stand in indices, by name
+        for var in (v for d in dims_used(loops.body) for v in free_vars(d)):
+            self.indices.setdefault(var.name, set()).add(var)
         self.lines: list[str] = []
         self.depth = 1
         self.dims = DimPrinter(self.unit, self.scope.lookup)
@@ -139,8 +142,9 @@ class _Printer:
                 self.values.scalars.bound[stmt.name] = stmt.value
                 name = self.scope.declare(("let", stmt.name), stmt.name)
                 kind = stmt.value.dtype
-                if kind.kind in "iu" and kind.lanes == 1:
-                    self.scope.alias(Var(stmt.name, *kind.limits), name)  # it may stand in an index
+                if kind.kind in "iu" and kind.lanes == 1:  # it may stand in an index
+                    for var in {Var(stmt.name, *kind.limits), *self.indices.get(stmt.name, ())}:
+                        self.scope.alias(var, name)
                 self._line(f"const {c_type(kind)} {name} = {value};")
             case Alloc():
                 if stmt.buffer.space == "scratch":

@@ -1,13 +1,14 @@
 """A loops function as one SPIR-V kernel: loops bound to a hardware axis become indices of work items.
 
-Operand k is binding k of set 0. Push constants are words: for each operand how many bytes behind the start of what is
-bound it begins, then the dims, then the row range: the order of ``sdk_gpu_code_t``. A loop on a ``global`` or ``group``
-axis takes as many steps as it needs with the items or groups that were launched, so that no launch is too large.
+Operand k is binding k of set 0, or one that it shares with others. Push constants are words: for each operand how
+many bytes behind the start of what is bound it begins, then the dims, then the row range: the order of
+``sdk_gpu_code_t``. A loop on a ``global`` or ``group`` axis takes as many steps as it needs with the items or groups
+that were launched, so that no launch is too large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -53,15 +54,21 @@ class Kernel:
     capabilities: tuple[str, ...]
 
 
-def make_kernel(loops: Loops, features: Features | None = None, aligned: frozenset[str] = frozenset()) -> Kernel:
+def make_kernel(
+    loops: Loops,
+    features: Features | None = None,
+    aligned: frozenset[str] = frozenset(),
+    bindings: Sequence[int] = (),
+) -> Kernel:
     """The kernel of ``loops`` for devices with ``features`` (None: all). Parameters that are ``aligned`` begin at
-    multiples of 16 bytes: vectors of 16 bytes in them are read and written at once where they begin at one.
+    multiples of 16 bytes: vectors of 16 bytes in them are read and written at once where they begin at one. Where
+    operands share bindings, ``bindings`` are those of each (none: each has its own).
 
     Raises:
         BuildError: a construct without a form, named with the function.
     """
     try:
-        made = partial(Memory, features=features or Features(), aligned=aligned)
+        made = partial(Memory, features=features or Features(), aligned=aligned, bindings=bindings)
         return Printer(loops, Code(Words()), made).kernel()
     except BuildError as error:
         raise BuildError(

@@ -6,7 +6,7 @@ words: a store then clears and sets its bits by atomics, since other items may w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,9 +53,16 @@ class Place:
 class Memory:
     """Emits accesses into ``code``."""
 
-    def __init__(self, code: Code, scalars: Scalars, features: Features, aligned: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        code: Code,
+        scalars: Scalars,
+        features: Features,
+        aligned: frozenset[str] = frozenset(),
+        bindings: Sequence[int] = (),
+    ) -> None:
         self.code, self.words, self.scalars, self.features = code, code.words, scalars, features
-        self.aligned, self.parts = aligned, frozenset[str]()
+        self.aligned, self.bindings, self.parts = aligned, bindings, frozenset[str]()
         self._vectors: dict[str, int] = {}
         self._parts: dict[str, list[int]] = {}
         self.places: dict[str, Place] = {}
@@ -88,6 +95,7 @@ class Memory:
 
     def operand(self, param: Param, binding: int, offset: int) -> None:
         """Declares a parameter; ``offset`` is the word of bytes at which it begins."""
+        binding = self.bindings[binding] if self.bindings else binding
         buffer, kind = param.buffer, param.buffer.dtype
         bits = max(kind.bits, 8)
         packed = (bits == 8 and not self.features.storage8) or (bits == 16 and not self.features.storage16)

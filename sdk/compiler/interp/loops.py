@@ -36,7 +36,7 @@ from sdk.compiler.ir.loops import (
     Store,
     ValueExpr,
 )
-from sdk.compiler.ir.walk import buffers_used
+from sdk.compiler.ir.walk import buffers_used, statements
 from sdk.compiler.sym import Dim, Var, evaluate_mixed, free_vars
 from sdk.errors import BuildError
 
@@ -93,6 +93,7 @@ class Machine:
     mask: Array | None = None
     allowance: Allowance = field(default_factory=lambda: Allowance())
     parallel: dict[int, bool] = field(default_factory=dict)
+    items: int = 0  # loops around whose iterations are the items of a group
     overlaps: Sequence[tuple[str, str]] = ()  # parameters written, and read, some of whose bytes are the same
 
     # --- values ----------------------------------------------------------------------------------------------
@@ -271,20 +272,54 @@ class Machine:
                 self.mask = outer
 
     def run_for(self, loop: For) -> None:
-        """Runs a loop, as an axis where its iterations are independent."""
+        """Runs a loop, as an axis where its iterations are independent, or are the items of a group: step by step, as
+        barriers want it."""
+        if loop.kind == "bind" and loop.axis.startswith("local"):
+            self.run_items(loop)
+            return
+        if self.items and (np.size(self.dim(loop.lo)) > 1 or np.size(self.dim(loop.hi)) > 1):
+            self.run_uneven(loop)
+            return
         lo, hi = self.scalar(loop.lo), self.scalar(loop.hi)
         width = int(np.prod(self.widths, dtype=np.int64)) * max(hi - lo, 1)
         if hi - lo > 1 and width <= MAX_WIDTH and self.is_parallel(loop):
-            self.widths.append(hi - lo)
-            self.env[loop.var] = np.arange(lo, hi, dtype=np.int64).reshape(-1, *([1] * len(self.widths)))
-            self.block(loop.body)
-            self.widths.pop()
+            self.run_axis(loop, lo, hi)
             return
         for k in range(lo, hi):
             self.env[loop.var] = k
             self.block(loop.body)
             if loop.until is not None and bool(self.value(loop.until).all()):
                 break
+
+    def run_axis(self, loop: For, lo: int, hi: int) -> None:
+        """Runs the iterations of a loop at once."""
+        self.widths.append(hi - lo)
+        self.env[loop.var] = np.arange(lo, hi, dtype=np.int64).reshape(-1, *([1] * len(self.widths)))
+        self.block(loop.body)
+        self.widths.pop()
+
+    def run_items(self, loop: For) -> None:
+        """Runs the items of a group."""
+        self.items += 1
+        self.run_axis(loop, self.scalar(loop.lo), self.scalar(loop.hi))
+        self.items -= 1
+
+    def run_uneven(self, loop: For) -> None:
+        """Runs a loop that has more iterations for some items than for others.
+
+        Raises:
+            BuildError: it holds a barrier, or may end early.
+        """
+        if loop.until is not None or any(isinstance(n, Barrier) for n in statements(loop.body)):
+            raise BuildError(f"{self.loops.name}: not all items of a group go through {loop.var.name} alike")
+        lo, hi = np.asarray(self.dim(loop.lo)), np.asarray(self.dim(loop.hi))
+        outer = self.mask
+        for k in range(int(lo.min()), int(hi.max())):
+            goes_on = np.atleast_1d((lo <= k) & (k < hi))
+            self.mask = goes_on if outer is None else outer & goes_on
+            self.env[loop.var] = k
+            self.block(loop.body)
+        self.mask = outer
 
     def in_order(self, loop: For) -> bool:
         """Whether iterations write to bytes that others read by another name."""

@@ -29,7 +29,7 @@ PITCH: Final = 52
 REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
 POINTS: Final = 7  # products of a pointwise sum; those of longer ones are better taken of bytes, two weights at once
 PAIR_TILES: Final = (7, 6, 5, 4, 3, 2, 1)  # the same, of depthwise windows
-TILES: Final = (6, 5, 4, 3)  # pixels whose sums, and pairs of elements, are in registers
+TILES: Final = (7, 6, 5, 4, 3, 2)  # pixels whose sums, and pairs of elements, are in registers
 # two channels, as bringing sums to bytes is long: with four, elements of small windows take a tenth fewer instructions
 POOL: Final = Pool(columns=2, taps=9, least=64)
 
@@ -46,7 +46,7 @@ DSP: Final = Machine(
     column_tables=True,
     assembly=Assembly(),
     rules=(
-        RowTaps("bytes", SMALLER, REGION, TILES),
+        RowTaps("bytes", SMALLER, REGION, TILES, pairs=64),
         PointRows(SMALLER, REGION, PAIR_TILES, most=POINTS),
         # unpacking a row that stands alone costs its two bytes an element in scratch, and pays where channels share it
         JoinedTiles(SMALL, wide_channels=16, small_row=384),

@@ -38,6 +38,8 @@ def _ref(x: Array, *, pads: Any, value: Any, mode: str = "constant") -> Array:
     border = [(max(a, 0), max(b, 0)) for a, b in pads]
     if mode == "constant":
         return np.pad(x[cut], border, constant_values=value)
+    if x.size == 0:  # there is nothing to repeat
+        return np.zeros([d + a + b for d, (a, b) in zip(x.shape, pads, strict=True)], x.dtype)
     modes: Any = mode
     return np.pad(x, border, mode=modes)
 
@@ -50,7 +52,7 @@ def _source(at: Dim, extent: Dim, before: Dim, after: Dim, mode: str) -> Dim:
     if mode == "edge":
         return dmin(dmax(place, 0), extent - 1)
     if mode == "wrap":
-        return mod(place, extent)
+        return mod(place, dmax(extent, 1))
     last = extent - 1
     if prove_ge(last, before) is True and prove_ge(last, after) is True:
         mirrored = dmax(place, -place)
@@ -84,6 +86,7 @@ def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], g
 _T = TensorType
 _N: Dim = Var("n", 1, 6).expr
 _M: Dim = Var("m", 3, 5).expr
+_E: Dim = Var("e", 0, 3).expr
 define(
     OpDef(
         "pad",
@@ -100,6 +103,9 @@ define(
             sample(_T(F32, (4, _M)), pads=((3, 0), (2, 2)), value=0.0, mode="reflect"),
             sample(_T(F32, (_N, 3)), pads=((4, 0), (0, 7)), value=0.0, mode="reflect"),
             sample(_T(I8, (_N, 3)), pads=((2, 9), (0, 1)), value=0, mode="wrap"),
+            sample(_T(I8, (_E, 2)), pads=((2, 1), (0, 1)), value=0, mode="wrap"),
+            sample(_T(F32, (2, _E)), pads=((0, 1), (1, 2)), value=0.0, mode="edge"),
+            sample(_T(F32, (_E, 2)), pads=((1, 1), (2, 0)), value=0.0, mode="reflect"),
         ),
         kind=Movement(fill="value"),
         axes={"pads": AxisRole.EACH},

@@ -22,11 +22,12 @@ __all__ = ["clamped"]
 Array = NDArray[Any]
 
 
-def clamped(size: Dim, start: Dim, stop: Dim, step: int) -> tuple[Dim, Dim]:
-    """Begin and count of ``start:stop:step`` on an axis of ``size`` by Python's and ONNX's rule: negative positions
-    count from the end, then both are clamped. ``step`` is not 0."""
+def clamped(size: Dim, start: Dim, stop: Dim, step: int, inside: bool = False) -> tuple[Dim, Dim]:
+    """Begin and count of ``start:stop:step`` on an axis of ``size`` by Python's rule: negative positions count from the
+    end, then both are clamped. ``step`` is not 0. ``inside``: a start below the first element is that element for
+    negative steps too, as in ONNX, where Python has nothing."""
     low, high = (0, size) if step > 0 else (-1, size - 1)
-    first = dmin(dmax(_from_end(size, start), low), high)
+    first = dmin(dmax(_from_end(size, start), 0 if inside else low), high)
     last = dmin(dmax(_from_end(size, stop), low), high)
     count = ceildiv(last - first, step) if step > 0 else ceildiv(first - last, -step)
     return first, dmax(count, 0)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.loops import For, Idx, Imm, Let, Loops, Op, ValueExpr
 from sdk.compiler.ir.types import I8, TensorType
-from sdk.compiler.ir.walk import statements, walk
+from sdk.compiler.ir.walk import statements, substitute_dims, walk
 from sdk.compiler.ops.attention_loops import Shape, Tiles, attention_loops, block_of
 from sdk.compiler.schedules.group_panels import numbered
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.sym import substitute
+from sdk.compiler.sym import Dim, Var, substitute
 
 __all__ = ["attention_lanes", "shape_of_attention"]
 
@@ -37,8 +37,9 @@ def attention_lanes(loops: Loops, lanes: int, sums: int, tokens: Sequence[int]) 
     return replace(loops, body=made.body, rows=made.rows)
 
 
-def shape_of_attention(loops: Loops) -> Shape | None:
-    """What a nest as ``attend`` or ``attend_bytes`` makes it computes; None where it is another."""
+def shape_of_attention(loops: Loops, *, all_rows: bool = False) -> Shape | None:
+    """What a nest as ``attend`` or ``attend_bytes`` makes it computes; None where it is another. ``all_rows``: the
+    nest computes all rows whatever its range says."""
     buffers = {p.buffer.name: p.buffer for p in loops.params}
     known = list(buffers) in ([*_INPUTS, "o"], [*_INPUTS, *_SCALES, "o"])
     if not known or loops.layouts or loops.trace or not loops.rows:
@@ -53,7 +54,11 @@ def shape_of_attention(loops: Loops) -> Shape | None:
         return None
     loop_vars = {s.var: 0 for s in statements(loops.body) if isinstance(s, For)}
     shape = Shape.of(types, {"start": substitute(now.dim, loop_vars), **given})
-    plain = drop_single_trips(attention_loops(loops.name, shape))
+    plain = attention_loops(loops.name, shape)
+    if all_rows and plain.rows is not None:
+        whole: dict[Var, Dim] = {plain.rows.lo: 0, plain.rows.hi: plain.rows.extent}
+        plain = replace(plain, body=substitute_dims(plain.body, whole))
+    plain = drop_single_trips(plain)
     return shape if numbered(loops) == numbered(plain) else None
 
 

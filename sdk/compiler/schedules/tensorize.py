@@ -332,13 +332,15 @@ def use_mac_lanes(loops: Loops, name: Loop) -> Loops:
 
     rewrite: ``for i in 0..4 { c[i] = c[i] + a[i]*b[i] }`` -->
     ``for i in 0..4 { c[i] = mac_lane(c[i], a[0:4], b[0:4], i) }``
-    obligation: as ``use_dot`` for a and b over i.
+    obligation: as ``use_dot`` for a and b over i; all three are integers.
     """
 
     def one(loop: For) -> tuple[Stmt, ...]:
         if not isinstance(loop.hi, int) or loop.lo != 0 or not is_mac(loop):
             return (loop,)  # a copy around another statement
         store, a, b = factors_of(loop.body.body[0])
+        if store.value.dtype.is_float:
+            raise ScheduleError(f"use_mac_lanes({name}): its products are floats; there are words of integers only")
         first, second = _lane_load(a, loop.var, loop.hi), _lane_load(b, loop.var, loop.hi)
         out: list[Stmt] = []
         for k in range(loop.hi):

@@ -75,10 +75,12 @@ def _special(name: str, types: list[DType], result: DType) -> str | None:
             return None if fits else "its factors must be words of as many lanes, and the number of one of the first"
         case "mac_lane":
             acc, a, b, lane = types
-            fits = acc.lanes == 1 and a.lanes == b.lanes and lane.lanes == 1 and not lane.is_float
-            return None if fits else "it takes a sum, two vectors and the number of a lane"
+            fits = acc.lanes == 1 and a.lanes == b.lanes and lane.lanes == 1
+            fits = fits and not any(t.is_float for t in types)
+            return None if fits else "it takes a sum, two vectors and the number of a lane, all of integers"
         case "mac_pair":
             acc, a, b, *numbers = types
             fits = acc.lanes == 1 and a.lanes == b.lanes == 2 and all(n.scalar == I32 for n in numbers)
+            fits = fits and not any(t.is_float for t in types)
             return None if fits else "it takes a sum, two pairs and the number of a lane in each"
     return None

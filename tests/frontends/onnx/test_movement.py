@@ -27,6 +27,8 @@ def test_node_case_with_known_sizes(name: str) -> None:
 X = np.arange(2 * 7 * 3, dtype=np.float32).reshape(2, 7, 3)
 SIZES = {"shapes": {"x": ("b", "n", 3)}, "dims": {"b": (1, 4), "n": (4, 300)}}
 
+EMPTY = {"shapes": {"x": (2, "n", 3)}, "dims": {"n": (0, 9)}}
+
 
 def ints(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int64)
@@ -46,6 +48,7 @@ def ops_of(module: Module) -> list[str]:
         ([5], [0], [1], [-2]),
         ([0, 1], [1, 100], [0, 1], [1, 3]),
         ([3], [2], [1], [1]),
+        ([-400], [-500], [1], [-1]),  # from the first element, as the standard holds such a start to it
     ],
 )
 def test_slices_of_symbolic_sizes(starts: list[int], ends: list[int], axes: list[int], steps: list[int]) -> None:
@@ -132,3 +135,33 @@ def test_squeeze_of_named_axes_keeps_an_open_size() -> None:
     named = {**ROW, "a": ints(0, 2)}
     module = compare("Squeeze", named, constants=["a"], shapes={"x": (1, "n", 1)}, dims={"n": (1, 8)})
     assert [str(d) for d in module.graphs["main"].results[0].type.shape] == ["n"]
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "how"),
+    [
+        ("Slice", {"x": X, "starts": ints(-9), "ends": ints(-8), "axes": ints(2), "steps": ints(-1)}, {}),
+        ("Slice", {"x": X[:, :0], "starts": ints(-9), "ends": ints(-8), "axes": ints(1), "steps": ints(-1)}, {}),
+        ("Expand", {"x": np.float32(3), "shape": ints(2)}, {}),
+        ("Expand", {"x": np.float32(3), "shape": ints()}, {}),
+        ("Tile", {"x": X, "repeats": ints(0, 1, 0)}, {}),
+        ("Tile", {"x": X[:, :0], "repeats": ints(2, 3, 2)}, {}),
+        ("ReduceSum", {"x": X[:1, :0], "axes": ints(0)}, {"keepdims": 0}),
+        ("ReduceL2", {"x": X[:, :0], "axes": ints(2)}, {"keepdims": 0}),
+        ("MatMul", {"a": X[0, :5, 0].copy(), "b": X[0, :5, :0].copy()}, {}),
+        ("Pad", {"x": X[:, :0], "pads": ints(1, 0, 0, 0, 0, 2)}, {"mode": "edge"}),
+    ],
+)
+def test_nothing_and_single_numbers(op: str, given: dict[str, Any], how: dict[str, Any]) -> None:
+    inputs = {name: np.ascontiguousarray(v) if np.ndim(v) else np.asarray(v) for name, v in given.items()}
+    compare(op, inputs, constants=[n for n, v in inputs.items() if v.dtype == np.int64], opset=19, **how)
+
+
+def test_what_nothing_is_padded_with_is_read_nowhere() -> None:
+    for mode in ("edge", "reflect", "wrap"):
+        model = one_node("Pad", {"x": X, "p": ints(0, 2, 0, 0, 1, 0)}, constants=("p",), opset=19, mode=mode, **EMPTY)
+        for size in (0, 1, 3):
+            x = X[:, :size].copy()
+            _, got = run(model, {"x": x}, EMPTY["dims"])
+            want = np.pad(x, [(0, 0), (2, 1), (0, 0)], mode) if size else np.zeros((2, 3, 3), np.float32)
+            np.testing.assert_array_equal(got["y"], want)

@@ -56,3 +56,9 @@ def test_an_axis_of_one_takes_its_first_element(mode: str, how: dict[str, object
 def test_upsample(mode: str) -> None:
     scales = np.array([1, 1, 2, 3], np.float32)
     compare("Upsample", {"x": IMAGE, "scales": scales}, constants=["scales"], mode=mode, opset=9, **OPEN)
+
+
+@pytest.mark.parametrize(("size", "scale"), [(10, 0.7), (5, 2.6), (3, 1.9999999), (7, 0.3), (13, 1.1)])
+def test_products_of_sizes_and_scales_are_those_of_single_precision(size: int, scale: float) -> None:
+    given = {"x": np.arange(size, dtype=np.float32)[None, None], "scales": np.array([1, 1, scale], np.float32)}
+    compare("Resize", given, order=["x", "", "scales"], constants=["scales"], mode="linear")

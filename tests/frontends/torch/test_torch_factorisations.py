@@ -68,9 +68,37 @@ def test_what_singular_values_are_for(shape: tuple[int, ...]) -> None:
     compare(made, torch.randn(shape))
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 4), (5, 3), (2, 2, 3, 5), (1, 3), (3, 1), (1, 1)])
+def test_lu_has_the_pivots_of_lapack(shape: tuple[int, ...]) -> None:
+    compare(lambda a: (*la.lu(a), *la.lu_factor(a), *torch.lu_unpack(*la.lu_factor(a))), torch.randn(shape))
+
+
+def test_lu_of_matrices_without_an_inverse() -> None:
+    x = torch.zeros(4, 4, 4)
+    x[1], x[2], x[3, :, 1:] = torch.eye(4).flip(0), torch.ones(4, 4), torch.randn(4, 3)
+    compare(lambda a: (*la.lu(a), *la.lu_factor_ex(a)[:2], *torch.lu_unpack(*la.lu_factor_ex(a)[:2])), x)
+
+
+@pytest.mark.filterwarnings("ignore:torch:UserWarning")  # older names
+def test_what_is_solved_by_factors() -> None:
+    def solved(a: torch.Tensor, b: torch.Tensor) -> Any:
+        found = la.lu_factor(a)
+        lower = la.cholesky(a @ a.mT + torch.eye(4))
+        return (
+            *(la.lu_solve(*found, b, adjoint=flip) for flip in (False, True)),
+            *(la.lu_solve(*found, b.mT, left=False, adjoint=flip) for flip in (False, True)),
+            torch.lu_solve(b, *found), la.solve_ex(a, b)[0], la.solve_ex(a, b.mT, left=False)[0],
+            *torch.triangular_solve(b, a), torch.triangular_solve(b, a, False, True, True)[0],
+            torch.cholesky_inverse(lower), torch.cholesky_inverse(lower.mT, upper=True),
+        )  # fmt: skip
+
+    compare(solved, SQUARE, torch.randn(2, 4, 3))
+
+
 def test_as_c_with_an_open_batch() -> None:
     def made(x: torch.Tensor) -> Any:
-        return (la.cholesky(x @ x.mT + torch.eye(3)), *la.qr(x), la.eigvalsh(x + x.mT), la.svdvals(x))
+        factors = la.cholesky(x @ x.mT + torch.eye(3)), *la.qr(x), *la.lu(x), la.lu_solve(*la.lu_factor(x), x @ x)
+        return *factors, la.eigvalsh(x + x.mT), la.svdvals(x)
 
     with sdk.compile(Call(made), torch.randn(2, 3, 3), dynamic_shapes=(({0: BATCH},),)) as model:
         x = torch.randn(3, 3, 3)
@@ -84,6 +112,8 @@ def test_as_c_with_an_open_batch() -> None:
         (la.eigvalsh, torch.zeros(17, 17), "of 1 to 16 rows and columns"),
         (lambda x: la.cholesky(x), torch.zeros(65, 65), "of 1 to 64 rows and columns"),
         (la.qr, torch.zeros(3, 0), "of 1 to 64 rows and columns"),
+        (lambda x: la.lu(x)[0], torch.zeros(65, 3), "of 1 to 64 rows and columns"),
+        (lambda x: la.eigvals(x).abs(), torch.zeros(3, 3), "linalg.eigh for symmetric matrices"),
         (lambda x: la.svd(x)[0], torch.zeros(4, 3), "vectors beyond the singular values"),
     ],
 )

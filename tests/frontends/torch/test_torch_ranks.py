@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -94,3 +95,24 @@ def test_systems_of_equations() -> None:
     with pytest.raises(BuildError) as caught:
         compare(torch.linalg.inv, SQUARES[0, 0], shapes=({0: N, 1: N},))
     assert "a fixed size" in str(caught.value.where)
+
+
+def test_running_sums_of_exponentials() -> None:
+    far = torch.tensor([[-200.0, 0, 3, 200], [-np.inf, -np.inf, 1, np.inf]])
+    compare(lambda a: (torch.logcumsumexp(a, 1), torch.logcumsumexp(a, 0), torch.logcumsumexp(a[0, 0], 0)), far)
+    compare(lambda a: (torch.logcumsumexp(a, -1), torch.logcumsumexp(a, 1)), torch.randn(2, 3, 4))
+
+
+def test_signs_powers_and_distances() -> None:
+    x = torch.randn(3, 5)
+    x[0, :4] = torch.tensor([0.0, -0.0, np.inf, np.nan])
+    compare(lambda a: (torch.copysign(a, -a), torch.copysign(a, -0.0), torch.copysign(a[1:].int(), a[1:])), x)
+    compare(lambda a: torch.ldexp(a, torch.tensor([1, -2, 3, 0, 140])), x)
+    compare(lambda a: (torch.dist(a, a * 2), torch.dist(a, a[0], 1), torch.dist(a, a + 1, np.inf)), x[1:])
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_shifts(kind: torch.dtype) -> None:
+    by = torch.tensor([0, 1, 2, 0, 3, 1, 1]).to(kind)
+    x = torch.tensor([0, 1, 5, 100, -7, -128, 127]).to(kind)
+    compare(lambda a: (a << 2, a >> 1, a << by, a >> by, torch.bitwise_right_shift(a, 3)), x)

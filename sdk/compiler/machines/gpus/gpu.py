@@ -32,6 +32,10 @@ class GpuRule(Protocol):
     def name(self) -> str:
         """What it is called in tests and reports."""
 
+    @property
+    def shares(self) -> bool:
+        """Whether items work in groups that share arrays."""
+
     def applies(self, part: Part, gpu: Gpu) -> bool:
         """Whether the rule is for such nests."""
 
@@ -49,11 +53,18 @@ class Gpu:
 
     - ``rules``: tried in order; where none applies and holds, an item does one iteration of the plain nest.
     - ``lanes``: 32-bit elements of the vectors that kernels compute in; 1 where drivers make scalars of them anyway.
+    - ``driver``: the interface by which programs have it, where that is not its name.
     """
 
     name: str
     rules: tuple[GpuRule, ...]
     lanes: int = 1
+    driver: str = ""
+
+    @property
+    def interface(self) -> str:
+        """The interface by which programs have it, such as "vulkan"."""
+        return self.driver or self.name
 
     @property
     def variants(self) -> Iterator[Gpu]:

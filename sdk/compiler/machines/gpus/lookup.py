@@ -9,7 +9,7 @@ from typing import Final
 
 from sdk.compiler.machines.gpus.gpu import Gpu
 
-__all__ = ["GPUS", "gpu_for"]
+__all__ = ["GPUS", "gpu_for", "row_of"]
 
 
 def _found() -> Iterator[Gpu]:
@@ -23,6 +23,13 @@ def _found() -> Iterator[Gpu]:
 GPUS: Final = {gpu.name: gpu for gpu in _found()}
 
 
-def gpu_for(interface: str) -> Gpu:
-    """The row for all devices of an interface, such as "vulkan"."""
-    return GPUS[interface]
+def row_of(interface: str, groups: bool) -> str:
+    """The name of the row for the devices of an interface; with ``groups`` for those of which it is known that their
+    work items share memory."""
+    own = f"{interface}-groups"
+    return own if groups and own in GPUS else interface
+
+
+def gpu_for(name: str) -> Gpu:
+    """The row of a name; that of an interface, such as "vulkan", is for all of its devices."""
+    return GPUS[name]

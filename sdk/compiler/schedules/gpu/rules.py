@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING
 
-from sdk.compiler.schedules.gpu.tiles import Item, Tile, tiled
+from sdk.compiler.ir.loops import For
+from sdk.compiler.schedules.attention_lanes import shape_of_attention
+from sdk.compiler.schedules.gpu.attention import attended
+from sdk.compiler.schedules.gpu.cooperative import Team, cooperative, longest
+from sdk.compiler.schedules.gpu.tiles import Item, Tile, rows_of, tiled
 from sdk.compiler.schedules.locate import ScheduleError
+from sdk.compiler.sym import max_value
 
 if TYPE_CHECKING:
     from sdk.compiler.machines.gpus.gpu import Gpu, Part
 
-__all__ = ["Products", "Windows", "item_of"]
+__all__ = ["Attention", "Products", "Teams", "Windows", "item_of"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,7 @@ class Products:
 
     tile: Tile
     name = "products"
+    shares = False
 
     def applies(self, part: Part, gpu: Gpu) -> bool:
         """Multiply-accumulates in which the first factor is the same for all columns."""
@@ -37,6 +45,7 @@ class Windows:
 
     tile: Tile
     name = "windows"
+    shares = False
 
     def applies(self, part: Part, gpu: Gpu) -> bool:
         """Multiply-accumulates in which both factors differ by column."""
@@ -47,21 +56,78 @@ class Windows:
         return _tiled(part, gpu, self.tile)
 
 
+@dataclass(frozen=True)
+class Attention:
+    """Attention: ``sums`` slots, or numbers of a head, at once."""
+
+    sums: int
+    name = "attention"
+    shares = False
+
+    def applies(self, part: Part, gpu: Gpu) -> bool:
+        """Nests of ``attend`` and ``attend_bytes``."""
+        return shape_of_attention(part.loops, all_rows=True) is not None
+
+    def schedule(self, part: Part, gpu: Gpu) -> Item:
+        """A row."""
+        return attended(part.loops, self.sums)
+
+
+@dataclass(frozen=True)
+class Teams:
+    """Sums, maxima, norms, softmax, products of few rows: a group of items for each row, where its loops are of at
+    least ``least`` steps. Where ``plenty`` of neighbouring results are there to be computed, an item each is as good;
+    products of more than ``rows`` rows are left to other rules."""
+
+    team: Team
+    least: int = 32
+    plenty: int = 1 << 16
+    rows: int = 1
+    name = "teams"
+    shares = True
+
+    def applies(self, part: Part, gpu: Gpu) -> bool:
+        """Nests with long loops that are no products of many rows, or windows."""
+        kind = part.pattern.kind
+        if kind == "contraction":
+            rows = _most(rows_of(part.chain, part.inner, part.pattern))
+            few = rows <= self.rows
+        else:
+            few = kind == "reduction"
+        return few and longest(part.inner, part.loops) >= self.least
+
+    def schedule(self, part: Part, gpu: Gpu) -> Item:
+        """The group's work."""
+        item = cooperative(part.loops, part.chain, part.inner, self.team)
+        if len(item.local) > 1 and _most(part.chain) >= self.plenty:
+            raise ScheduleError("there are enough items")
+        return item
+
+
+def _most(loops: Sequence[For]) -> int:
+    """The most iterations of loops, one in another."""
+    return prod(1 << 20 if (most := max_value(loop.hi - loop.lo)) is None else most for loop in loops)
+
+
 def _tiled(part: Part, gpu: Gpu, tile: Tile) -> Item:
     lanes = min(gpu.lanes, tile.columns)
     return tiled(part.loops, part.chain, part.inner, replace(tile, lanes=lanes), part.aligned)
 
 
-def item_of(part: Part, gpu: Gpu) -> Item:
-    """What an item does of a nest.
+def item_of(part: Callable[[bool], Part], gpu: Gpu) -> tuple[Part, Item]:
+    """What an item does of a nest, or a group: ``part(shares)`` is the nest for rules that have items share arrays, or
+    that have none do.
 
     Raises:
         ScheduleError: no rule of the GPU is for such nests, or none holds.
     """
+    name = ""
     for rule in gpu.rules:
-        if rule.applies(part, gpu):
+        found = part(rule.shares)
+        name = found.loops.name
+        if rule.applies(found, gpu):
             try:
-                return rule.schedule(part, gpu)
+                return found, rule.schedule(found, gpu)
             except ScheduleError:
                 continue
-    raise ScheduleError(f"no rule of {gpu.name} is for the nest {part.loops.name}")
+    raise ScheduleError(f"no rule of {gpu.name} is for the nest {name}")

@@ -29,7 +29,7 @@ from sdk.compiler.sym import (
     prove_ge,
 )
 
-__all__ = ["Item", "Tile", "tiled"]
+__all__ = ["Item", "Tile", "rows_of", "tiled"]
 
 _LANES: Final = 2  # the fewest that are worth a vector
 
@@ -37,21 +37,24 @@ _LANES: Final = 2  # the fewest that are worth a vector
 @dataclass(frozen=True)
 class Tile:
     """How large: ``rows`` by ``columns`` elements, those in vectors of ``lanes`` at most; without vectors
-    ``scalar_rows`` by ``columns`` (0: as many rows). ``steps`` of a sum are one step of its loop."""
+    ``scalar_rows`` by ``scalar_columns`` (0: as many). ``steps`` of a sum are one step of its loop."""
 
     rows: int
     columns: int
     lanes: int = 1
     steps: int = 1
     scalar_rows: int = 0
+    scalar_columns: int = 0
 
 
 @dataclass(frozen=True)
 class Item:
-    """The work of an item, the loops over items, outermost first, and the function whose parameters it takes."""
+    """The work of an item, and the loops over items, outermost first. Where items work together these loops are over
+    groups of ``local`` items by axis, and the work is that of a group."""
 
     loops: tuple[For, ...]
     body: Block
+    local: tuple[int, ...] = ()
 
 
 def tiled(loops: Loops, chain: Sequence[For], inner: Block, tile: Tile, aligned: frozenset[str] = frozenset()) -> Item:
@@ -90,6 +93,11 @@ def tiled(loops: Loops, chain: Sequence[For], inner: Block, tile: Tile, aligned:
     body = unrolled(body, tile.steps)
     work = lifted(loops, jam(body, instances, outs), aligned)
     return Item((*shape.outer, *rows.loops, cols.loop), work)
+
+
+def rows_of(chain: Sequence[For], inner: Block, pattern: Pattern) -> tuple[For, ...]:
+    """The loops whose iterations share the second factor of a product, or what neighbouring windows read."""
+    return _Shape.of(chain, inner, pattern).inner if chain else ()
 
 
 @dataclass(frozen=True)
@@ -238,8 +246,9 @@ def _columns(loop: For, tile: Tile) -> _Columns:
     while lanes > 1 and lanes > least:
         lanes //= 2
     lanes = lanes if lanes >= _LANES else 1
-    count = _even(ceildiv(extent, lanes), max(tile.columns // lanes, 1))
-    if lanes == 1 and tile.columns >= QUAD and count > 1:
+    columns = tile.columns if lanes > 1 else tile.scalar_columns or tile.columns
+    count = _even(ceildiv(extent, lanes), max(columns // lanes, 1))
+    if lanes == 1 and columns >= QUAD and count > 1:
         count = -(-count // QUAD) * QUAD
     return _Columns(loop, count, lanes)
 

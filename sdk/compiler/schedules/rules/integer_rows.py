@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
@@ -12,16 +13,28 @@ from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, loops_of
 from sdk.compiler.schedules.rules.gather import windowed
 from sdk.compiler.schedules.rules.integer_window import (
+    AROUND_LAST,
+    STORE,
     best_tile,
     copy_in_runs,
     dilation,
     taps_along,
     window_stride,
+    words_read,
 )
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, write_out
+from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, write_out
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["PointRows", "RowTaps"]
+
+# sums of a tile and the words of a row that its windows read: with more of them, some go to memory and back
+IN_REGISTERS: Final = 13
+# runs of several channels are loops, in which pixels share no words: instructions that a pair of products takes beside
+# its own, up to FEW pixels and with more of them, and those around a tile. Fitted to 3x3 windows of 3, 4 and 8 channels
+FEW: Final = 4
+FEW_READS: Final = 1.0
+MORE_READS: Final = 1.25
+AROUND_LOOP: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +97,11 @@ class RowTaps:
     """One channel of the result at a time: elements staged once serve the windows of neighbouring pixels, of which
     two products are summed at once. It takes ``least`` multiply-accumulates of such ``factors``.
 
-    ``region`` bytes of rows are staged together, in 16 bits, and the first of ``tiles`` that divides their pixels is
-    computed at once. It is for images of ``few`` channels, where chosen of ``most``; fewer than ``rows`` rows of taps
-    are written out, those of several channels are long enough to be a loop.
+    ``region`` bytes of rows are staged together, in 16 bits; that of ``tiles``, pixels computed at once, is taken which
+    executes least. It is for images of ``few`` channels, where chosen of ``most``, and for those whose channels times
+    those of the result are ``pairs`` at most, half as many again where channels are no whole words: the window of a
+    pixel is then read too seldom to be gathered. Fewer than ``rows`` rows of taps are written out, those of several
+    channels are long enough to be a loop.
     """
 
     factors: Factors
@@ -95,6 +110,7 @@ class RowTaps:
     tiles: tuple[int, ...]
     few: int = 3
     most: int = 8
+    pairs: int = 0
     rows: int = 4
     name = "row-taps"
 
@@ -108,7 +124,7 @@ class RowTaps:
         Raises:
             ScheduleError: it is no convolution of rows and columns of few channels, or one of its steps does not apply.
         """
-        return _rows(self, nest.loops, nest.part, nest.choice)
+        return _rows(self, nest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +154,30 @@ class _Taps:
         return 2 * columns * math.prod(rest)
 
 
-def _taps(rule: RowTaps, loops: Loops, part: Contraction, choice: Choice) -> _Taps:
+def _taps(rule: RowTaps, nest: Nest) -> _Taps:
+    loops, part = nest.loops, nest.part
     if len(part.spatial) < 3:
         raise ScheduleError("no rows of pixels")
     over = part.spatial[-2].var
     along = taps_along(loops, part, over)
     first = next((k for k, loop in enumerate(part.reduce) if loop.var in along), len(part.reduce))
-    depth, few = part.reduce[first + 1 :], rule.most if choice.variant == "rows" else rule.few
-    if first > 1 or first == len(part.reduce) or len(depth) > 1 or (depth and depth[0].var.hi >= few):
+    depth = part.reduce[first + 1 :]
+    if first > 1 or first == len(part.reduce) or len(depth) > 1 or (depth and not _few(rule, nest, extent(depth))):
         raise ScheduleError("no convolution along rows of few channels")
     return _Taps(part, first, window_stride(loops, part, over), dilation(loops, part, over))
 
 
-def _rows(rule: RowTaps, loops: Loops, part: Contraction, choice: Choice) -> Loops:
-    taps = _taps(rule, loops, part, choice)
+def _few(rule: RowTaps, nest: Nest, depth: int) -> bool:
+    """Whether the rule is for images of so many channels; weights in 16 bits are twice the flash of bytes."""
+    if depth <= (rule.most if nest.choice.variant == "rows" else rule.few):
+        return True
+    pairs = rule.pairs * 3 // 2 if depth % BYTES else rule.pairs
+    return not nest.compact and depth * (nest.part.spatial[-1].var.hi + 1) <= pairs
+
+
+def _rows(rule: RowTaps, nest: Nest) -> Loops:
+    loops, part, choice = nest.loops, nest.part, nest.choice
+    taps = _taps(rule, nest)
     pixels = part.spatial[-2].hi
     columns = _columns(rule, taps, pixels) if isinstance(pixels, int) else 0
     if columns < rule.tiles[-1]:
@@ -184,10 +210,20 @@ def _columns(rule: RowTaps, taps: _Taps, pixels: int) -> int:
 
 
 def _pixels_at_once(rule: RowTaps, taps: _Taps, columns: int) -> int:
-    """The tile that divides the columns, where there are rows of taps; else that which executes least."""
-    if taps.first:
-        return next((size for size in rule.tiles if columns % size == 0), rule.tiles[-1])
-    return best_tile(rule.tiles, columns, taps.step * taps.phases // taps.dilation, taps.run, 1)
+    """The tile that executes least."""
+    tap_rows = extent(taps.part.reduce[: taps.first])
+    if len(taps.part.reduce) == taps.first + 1:
+        step = taps.step * taps.phases // taps.dilation
+        fits = tuple(size for size in rule.tiles if size + words_read(size, step, taps.run) <= IN_REGISTERS)
+        return best_tile(fits or rule.tiles[-3:], columns, step, taps.run, tap_rows)
+    pairs = tap_rows * -(-taps.run // 2)
+
+    def cost(size: int) -> tuple[float, int]:
+        pair = 1 + (FEW_READS if size <= FEW else MORE_READS)
+        around = AROUND_LOOP + (AROUND_LAST if columns % size else 0)
+        return -(-columns // size) * ((pairs * pair + STORE) * size + around), size
+
+    return min((size for size in rule.tiles if size <= columns), key=cost)
 
 
 def _around(rule: RowTaps, s: Schedule, taps: _Taps, columns: int) -> tuple[Loop, Loop]:

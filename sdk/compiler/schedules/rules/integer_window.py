@@ -28,6 +28,7 @@ __all__ = [
     "pixels_of",
     "taps_along",
     "window_stride",
+    "words_read",
 ]
 
 TAPS: Final = 16  # taps written out; more are a loop
@@ -184,6 +185,11 @@ def taps_along(loops: Loops, part: Contraction, over: Var) -> set[Var]:
     return {loop.var for loop in part.reduce} & set().union(*along)
 
 
+def words_read(size: int, step: int, taps: int) -> int:
+    """The pairs of elements that the windows of ``size`` neighbouring pixels read of a row."""
+    return -(-(step * (size - 1) + taps) // 2)
+
+
 def best_tile(tiles: tuple[int, ...], pixels: int, step: int, taps: int, rows: int) -> int:
     """Of ``tiles``, neighbouring pixels whose windows are ``step`` elements apart and read ``rows`` of so many
     ``taps``, two products at once, that which takes the fewest instructions for a row of ``pixels``.
@@ -193,7 +199,7 @@ def best_tile(tiles: tuple[int, ...], pixels: int, step: int, taps: int, rows: i
     """
 
     def cost(size: int) -> tuple[int, int]:
-        words = -(-(step * (size - 1) + taps) // 2) + -(-taps // 2)
+        words = words_read(size, step, taps) + -(-taps // 2)
         products = sum(-(-(taps + step * k % 2) // 2) for k in range(size))
         around = AROUND_TILE + (AROUND_LAST if pixels % size else 0)
         return -(-pixels // size) * (rows * (words + products) + STORE * size + around), size

@@ -88,7 +88,7 @@ def slice_(node: OnnxNode) -> Value:
         if not isinstance(axis, int) or not isinstance(step, int) or step == 0:
             node.fail(f"the axis {axis} and the step {step} must be numbers, the step not 0")
         k = node.axis(axis, x.type.rank)
-        begin[k], size[k] = clamped(x.type.shape[k], start, end, step)
+        begin[k], size[k] = clamped(x.type.shape[k], start, end, step, inside=True)
         strides[k] = step
     whole = all(same_extent(b, 0) and s == 1 for b, s in zip(begin, strides, strict=True))
     if whole and all(map(same_extent, size, x.type.shape)):

@@ -132,7 +132,8 @@ def expand(node: OnnxNode) -> Value:
     own = (*(1 for _ in range(rank - x.type.rank)), *x.type.shape)
     wanted = (*(1 for _ in range(rank - len(given))), *given)
     shape = tuple(_joint(node, a, b) for a, b in zip(own, wanted, strict=True))
-    for axis, given_size in zip(range(-min(x.type.rank, len(given)), 0), given[-x.type.rank :], strict=True):
+    met = min(x.type.rank, len(given))  # axes that both have
+    for axis, given_size in zip(range(-met, 0), given[len(given) - met :], strict=True):
         k = x.type.rank + axis
         if joint_size((x.type.shape[k], given_size)) is not None:
             x = require_joint(node, spread(node, x, k, shape[axis]), k, given_size)

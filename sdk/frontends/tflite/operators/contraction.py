@@ -236,21 +236,20 @@ def _weights(node: OpNode, rank: int) -> tuple[tuple[int, ...], Array | None]:
 
 
 def conv_2d(node: OpNode) -> None:
-    """CONV_2D: weights [o, kh, kw, c]."""
+    """CONV_2D: weights [o, kh, kw, c / groups]."""
     x, (shape, weights) = _images(node), _weights(node, 4)
     channels, kh, kw, depth = shape
-    if x.type.shape[3] != depth:
-        raise BuildError(
-            f"grouped convolution ({x.type.shape[3]} channels, weights for {depth}) is not supported"
-        )
+    have = x.type.shape[3]
+    if not isinstance(have, int) or depth < 1 or have % depth:
+        raise BuildError(f"weights {list(shape)} do not fit {have} input channels")
     scales = channel_scales(node, 1, channels, 0)
     bias, maximum = _bias(node, channels, _accumulator(node))
-    given = _window(node, x, (kh, kw))
+    given = _window(node, x, (kh, kw)) | ({"groups": have // depth} if have != depth else {})
     if weights is None:
         limit = largest_sums(node, kh * kw * depth, given["x_offset"], x.type.dtype, maximum)
         acc = node.call("conv2d", x, computed(node), bias, to="acc", **given)
     else:
-        found = factors(node, weights, split=True)
+        found = factors(node, weights, split="groups" not in given)
         limit = bounds(found.exact.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
         acc = _sum_of(node, "conv2d", x, found, bias, **given)
     requantize(node, acc, ratios(node, scales), limit, 0)

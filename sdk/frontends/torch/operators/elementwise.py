@@ -25,7 +25,11 @@ _BINARY: Final = {
     "mul.Tensor": "mul", "mul.Scalar": "mul", "div.Tensor": "div", "div.Scalar": "div", "maximum.default": "maximum",
     "minimum.default": "minimum", "fmod.Tensor": "fmod", "fmod.Scalar": "fmod", "bitwise_and.Tensor": "and",
     "bitwise_and.Scalar": "and", "bitwise_or.Tensor": "or", "bitwise_or.Scalar": "or", "bitwise_xor.Tensor": "xor",
-    "bitwise_xor.Scalar": "xor", "remainder.Tensor": "mod", "remainder.Scalar": "mod",
+    "bitwise_xor.Scalar": "xor", "bitwise_left_shift.Tensor": "shift_left",
+    "bitwise_left_shift.Tensor_Scalar": "shift_left", "bitwise_right_shift.Tensor": "shift_right",
+    "bitwise_right_shift.Tensor_Scalar": "shift_right",
+    "__lshift__.Scalar": "shift_left", "__lshift__.Tensor": "shift_left", "__rshift__.Scalar": "shift_right",
+    "__rshift__.Tensor": "shift_right", "remainder.Tensor": "mod", "remainder.Scalar": "mod",
 }  # fmt: skip
 _ON_BOOLS: Final = {"mul": "and", "maximum": "or", "minimum": "and", "add": "or"}
 _COMPARE: Final = {
@@ -405,3 +409,19 @@ def native_dropout(node: TorchNode, x: Value, p: float, train: bool | None) -> t
 def scalar_tensor(node: TorchNode, number: Number, **_: Any) -> Value:
     """A number as a tensor."""
     return node.tensor(number, node.kind)
+
+
+@aten("copysign.Tensor", "copysign.Scalar")
+def copysign(node: TorchNode, a: Number, b: Number) -> Value:
+    """The size of a with the sign of b, which a negative zero has too."""
+    x, y = node.tensor(a, node.kind), node.tensor(b, node.kind)
+    zero, size = node.scalar(0, node.kind), node.call("abs", x)
+    signed = node.call("where", node.call("equal", y, zero), node.call("reciprocal", y), y)
+    return node.call("where", node.call("less", signed, zero), node.call("neg", size), size)
+
+
+@aten("ldexp.Tensor")
+def ldexp(node: TorchNode, a: Value, b: Value) -> Value:
+    """a * 2**b."""
+    power = node.call("pow", node.scalar(2, node.kind), node.cast(b, node.kind))
+    return node.call("mul", node.cast(a, node.kind), power)

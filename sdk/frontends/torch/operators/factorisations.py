@@ -11,17 +11,17 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, F64, I32
-from sdk.frontends.moves import padded, part, spread, swap_axes
+from sdk.frontends.moves import padded, part, spread
 from sdk.frontends.torch.context import Number, TorchNode, aten
-from sdk.frontends.torch.operators.linalg import solve_triangular
+from sdk.frontends.torch.operators.linalg import solve_triangular, turned
 
-__all__: list[str] = []
+__all__ = ["MOST_COLUMNS", "matrix_sizes"]
 
-_MOST: Final = 64  # rows and columns of what is factorised column by column
+MOST_COLUMNS: Final = 64  # rows and columns of what is factorised column by column
 _MOST_ROTATED: Final = 16  # the same of what is rotated: about 35 operators for each of size * sweeps turns
 
 
-def _sizes(node: TorchNode, x: Value, most: int, square: bool = False) -> tuple[int, int]:
+def matrix_sizes(node: TorchNode, x: Value, most: int, square: bool = False) -> tuple[int, int]:
     """Rows and columns of the matrices."""
     sizes = tuple(d for d in x.type.shape[-2:] if isinstance(d, int) and 0 < d <= most)
     if len(sizes) != 2:
@@ -32,11 +32,6 @@ def _sizes(node: TorchNode, x: Value, most: int, square: bool = False) -> tuple[
     if x.type.dtype not in (F32, F64):
         node.fail(f"it is not supported for {x.type.dtype}")
     return rows, columns
-
-
-def _turned(node: TorchNode, x: Value) -> Value:
-    last = x.type.rank - 1
-    return swap_axes(node, x, [*range(last - 1), last, last - 1])
 
 
 def _total(node: TorchNode, x: Value, axis: int) -> Value:
@@ -62,8 +57,8 @@ def _block(node: TorchNode, x: Value, row: int, rows: int, column: int, columns:
 @aten("linalg_cholesky.default", "cholesky.default")
 def cholesky(node: TorchNode, x: Value, upper: bool = False) -> Value:
     """The lower factor, or the upper one; NaN where a matrix is not positive definite and PyTorch raises an error."""
-    size, _ = _sizes(node, x, _MOST, square=True)
-    rest = _turned(node, x) if upper else x
+    size, _ = matrix_sizes(node, x, MOST_COLUMNS, square=True)
+    rest = turned(node, x) if upper else x
     columns = []
     for k in range(size):
         left = size - k
@@ -72,10 +67,10 @@ def cholesky(node: TorchNode, x: Value, upper: bool = False) -> Value:
         column = root if below is None else node.call("concat", root, below, axis=x.type.rank - 2)
         columns.append(_bordered(node, column, k, 0))
         if below is not None:
-            met = node.call("matmul", below, _turned(node, below))
+            met = node.call("matmul", below, turned(node, below))
             rest = node.call("sub", _block(node, rest, 1, left - 1, 1, left - 1), met)
     found = node.call("concat", *columns, axis=x.type.rank - 1) if size > 1 else columns[0]
-    return _turned(node, found) if upper else found
+    return turned(node, found) if upper else found
 
 
 @aten("linalg_cholesky_ex.default")
@@ -87,9 +82,17 @@ def cholesky_checked(node: TorchNode, x: Value, upper: bool = False, check_error
 @aten("cholesky_solve.default")
 def cholesky_solve(node: TorchNode, b: Value, factor: Value, upper: bool = False) -> Value:
     """x of a @ x = b, of a matrix whose factor is given."""
-    lower = _turned(node, factor) if upper else factor
+    lower = turned(node, factor) if upper else factor
     half = solve_triangular(node, lower, b, upper=False)
-    return solve_triangular(node, _turned(node, lower), half, upper=True)
+    return solve_triangular(node, turned(node, lower), half, upper=True)
+
+
+@aten("cholesky_inverse.default")
+def cholesky_inverse(node: TorchNode, factor: Value, upper: bool = False) -> Value:
+    """The inverse of a matrix whose factor is given."""
+    size, _ = matrix_sizes(node, factor, MOST_COLUMNS, square=True)
+    ones = node.const(np.eye(size, dtype=factor.type.dtype.numpy), "ones")
+    return cholesky_solve(node, ones, factor, upper)
 
 
 # --- QR -----------------------------------------------------------------------------------------------------------
@@ -98,7 +101,7 @@ def cholesky_solve(node: TorchNode, b: Value, factor: Value, upper: bool = False
 @aten("linalg_qr.default")
 def qr(node: TorchNode, x: Value, mode: str = "reduced") -> tuple[Value, Value]:
     """Q and R by Householder's reflections, the diagonal of R with the signs that LAPACK gives it."""
-    rows, columns = _sizes(node, x, _MOST)
+    rows, columns = matrix_sizes(node, x, MOST_COLUMNS)
     rest, lines, mirrors = x, [], []
     steps = min(rows, columns)
     for k in range(steps):
@@ -146,7 +149,7 @@ def _reflection(node: TorchNode, column: Value) -> tuple[Value, Value, Value]:
 
 
 def _reflected(node: TorchNode, x: Value, mirror: Value, scale: Value) -> Value:
-    along = node.call("mul", node.call("matmul", _turned(node, mirror), x), scale)
+    along = node.call("mul", node.call("matmul", turned(node, mirror), x), scale)
     return node.call("sub", x, node.call("matmul", mirror, along))
 
 
@@ -235,13 +238,13 @@ def _ordered(node: TorchNode, values: Value, largest: bool, *columns: Value) -> 
 @aten("_linalg_eigh.default", "linalg_eigh.default")
 def eigh(node: TorchNode, x: Value, half: str = "L", compute_v: bool = True) -> tuple[Value, Value]:
     """Eigenvalues of symmetric matrices, the least first, and vectors, whose signs are as they come."""
-    size, _ = _sizes(node, x, _MOST_ROTATED, square=True)
+    size, _ = matrix_sizes(node, x, _MOST_ROTATED, square=True)
     known = np.tril(np.ones((size, size), bool)) if half.upper() == "L" else np.triu(np.ones((size, size), bool))
-    left = node.call("where", node.const(known, "half"), x, _turned(node, x))
+    left = node.call("where", node.const(known, "half"), x, turned(node, x))
     vectors = spread(node, node.const(np.eye(size, dtype=x.type.dtype.numpy), "ones"), x.type.shape)
     for pairs in _rounds(size) if size > 1 else ():
         turn = _Turns(node, size, pairs).of(left)
-        left = node.call("matmul", _turned(node, turn), node.call("matmul", left, turn))
+        left = node.call("matmul", turned(node, turn), node.call("matmul", left, turn))
         vectors = node.call("matmul", vectors, turn)
     flat = node.call("reshape", left, shape=(*x.type.shape[:-2], size * size))
     diagonal = node.const(np.arange(size, dtype=np.int64) * (size + 1), "diagonal")
@@ -261,16 +264,16 @@ def svd(
 ) -> tuple[Value, Value, Value]:
     """Singular values, the largest first, and vectors, whose signs are as they come; those on the left of a value of 0
     are 0."""
-    rows, columns = _sizes(node, x, _MOST_ROTATED)
+    rows, columns = matrix_sizes(node, x, _MOST_ROTATED)
     if full_matrices and rows != columns and compute_uv:
         node.fail("vectors beyond the singular values are not supported", hint="full_matrices=False")
     size, wide = min(rows, columns), rows < columns
-    left = _turned(node, x) if wide else x
+    left = turned(node, x) if wide else x
     right = spread(
         node, node.const(np.eye(size, dtype=x.type.dtype.numpy), "ones"), (*x.type.shape[:-2], size, size)
     )
     for pairs in _rounds(size) if size > 1 else ():
-        turn = _Turns(node, size, pairs).of(node.call("matmul", _turned(node, left), left))
+        turn = _Turns(node, size, pairs).of(node.call("matmul", turned(node, left), left))
         left, right = node.call("matmul", left, turn), node.call("matmul", right, turn)
     lengths = node.call("sqrt", _total(node, left, -2))
     values = node.call("reshape", lengths, shape=(*x.type.shape[:-2], size))
@@ -280,7 +283,7 @@ def svd(
     if not compute_uv:
         none = node.const(np.zeros(0, x.type.dtype.numpy), "vectors")
         return none, values, none
-    return (right, values, _turned(node, left)) if wide else (left, values, _turned(node, right))
+    return (right, values, turned(node, left)) if wide else (left, values, turned(node, right))
 
 
 @aten("linalg_svdvals.default")
@@ -294,7 +297,7 @@ def pseudo_inverse(
     node: TorchNode, x: Value, *, atol: Number | None = None, rtol: Number | None = None, hermitian: bool = False
 ) -> Value:
     """V @ diag(1 / s) @ U' of the singular values above the larger of ``atol`` and ``rtol`` times the largest one."""
-    rows, columns = _sizes(node, x, _MOST_ROTATED)
+    rows, columns = matrix_sizes(node, x, _MOST_ROTATED)
     left, values, right = svd(node, x)
     epsilon = max(rows, columns) * float(np.finfo(x.type.dtype.numpy.name).eps)
     default = epsilon if atol is None else 0.0
@@ -306,4 +309,4 @@ def pseudo_inverse(
     kept = node.call("less", least, values)
     inverse = node.call("where", kept, node.call("div", one, node.call("where", kept, values, one)), zero)
     column = node.call("reshape", inverse, shape=(*values.type.shape, 1))
-    return node.call("matmul", _turned(node, right), node.call("mul", column, _turned(node, left)))
+    return node.call("matmul", turned(node, right), node.call("mul", column, turned(node, left)))

@@ -10,7 +10,7 @@ from sdk.compiler.ops.shapes import broadcast_shapes
 from sdk.frontends.moves import spread, swap_axes
 from sdk.frontends.torch.context import TorchNode, aten
 
-__all__: list[str] = []
+__all__ = ["solve", "solve_triangular", "turned"]
 
 
 def _size(node: TorchNode, x: Value) -> int:
@@ -20,7 +20,8 @@ def _size(node: TorchNode, x: Value) -> int:
     return size
 
 
-def _turned(node: TorchNode, x: Value) -> Value:
+def turned(node: TorchNode, x: Value) -> Value:
+    """Each matrix transposed."""
     last = x.type.rank - 1
     return swap_axes(node, x, [*range(last - 1), last, last - 1])
 
@@ -51,7 +52,16 @@ def solve(node: TorchNode, a: Value, b: Value, *, left: bool = True) -> Value:
     if tuple(b.type.shape) == tuple(a.type.shape[:-1]):  # vectors
         column = node.call("reshape", b, shape=(*b.type.shape, 1))
         return node.call("reshape", _solved(node, a, column), shape=node.out.shape)
-    return _solved(node, a, b) if left else _turned(node, _solved(node, _turned(node, a), _turned(node, b)))
+    return _solved(node, a, b) if left else turned(node, _solved(node, turned(node, a), turned(node, b)))
+
+
+@aten("triangular_solve.default")
+def old_solve_triangular(
+    node: TorchNode, b: Value, a: Value, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Value, Value]:
+    """The same of one half of a matrix, and that matrix."""
+    half = turned(node, a) if transpose else a
+    return solve_triangular(node, half, b, upper=upper != transpose, unitriangular=unitriangular), a
 
 
 @aten("linalg_solve_triangular.default")
@@ -64,7 +74,7 @@ def solve_triangular(
     known = node.call("where", node.const(half, "half"), a, node.scalar(0, a.type))
     if unitriangular:
         known = node.call("where", node.const(np.eye(size, dtype=bool), "diagonal"), node.scalar(1, a.type), known)
-    return _solved(node, known, b) if left else _turned(node, _solved(node, _turned(node, known), _turned(node, b)))
+    return _solved(node, known, b) if left else turned(node, _solved(node, turned(node, known), turned(node, b)))
 
 
 @aten("linalg_det.default", "det.default")

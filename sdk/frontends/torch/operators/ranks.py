@@ -92,16 +92,36 @@ def running_extreme(node: TorchNode, x: Value, dim: int) -> tuple[Value, Value]:
     if x.type.rank == 0:
         return x, node.scalar(0, I64)
     top, axis = ".cummax." in node.target, node.axis(dim, x.type.rank)
-    size, rank = x.type.shape[axis], x.type.rank
-    at = node.call("iota", extent=size, start=0, step=1, dtype=str(I64))
-    later = node.call("less", node.call("reshape", at, shape=(size, 1)), at)  # [element, other]
-    after = (1,) * (rank - axis - 1)
-    shown = node.call("reshape", later, shape=(*(1 for _ in range(axis)), size, size, *after))
-    wide = node.call("reshape", x, shape=(*x.type.shape[:axis], 1, size, *x.type.shape[axis + 1 :]))
-    seen = node.call("where", shown, node.const(_least(x.type.dtype, top), "unseen"), wide)
+    seen = _until(node, x, axis, _least(x.type.dtype, top))
     best = node.call("reduce_max" if top else "reduce_min", seen, axes=(axis + 1,))
     place = node.call("argmax" if top else "argmin", seen, axis=axis + 1, last=True)
     return tuple(node.call("reshape", v, shape=x.type.shape) for v in (best, place))  # type: ignore[return-value]  # two
+
+
+@aten("logcumsumexp.default", "_logcumsumexp.default")
+def running_log_sum(node: TorchNode, x: Value, dim: int) -> Value:
+    """The logarithm of the running sum of exponentials along an axis, each sum relative to its largest element."""
+    if x.type.rank == 0:
+        return x
+    axis = node.axis(dim, x.type.rank)
+    seen = _until(node, x, axis, _least(x.type.dtype, True))
+    top = node.call("reduce_max", seen, axes=(axis + 1,))
+    endless = node.call("is_inf", top, negative=True, positive=True)
+    top = node.call("where", endless, node.scalar(0, x.type), top)
+    parts = node.call("exp", node.call("sub", seen, top))
+    found = node.call("add", node.call("log", node.call("reduce_sum", parts, axes=(axis + 1,))), top)
+    return node.call("reshape", found, shape=x.type.shape)
+
+
+def _until(node: TorchNode, x: Value, axis: int, unseen: np.ndarray) -> Value:
+    """For each element of an axis, on a new axis behind it, those up to it; ``unseen`` in place of those after it."""
+    size = x.type.shape[axis]
+    at = node.call("iota", extent=size, start=0, step=1, dtype=str(I64))
+    later = node.call("less", node.call("reshape", at, shape=(size, 1)), at)  # [element, other]
+    after = (1,) * (x.type.rank - axis - 1)
+    shown = node.call("reshape", later, shape=(*(1 for _ in range(axis)), size, size, *after))
+    wide = node.call("reshape", x, shape=(*x.type.shape[:axis], 1, *x.type.shape[axis:]))
+    return node.call("where", shown, node.const(unseen, "unseen"), wide)
 
 
 def _least(kind: DType, top: bool) -> np.ndarray:

@@ -111,6 +111,12 @@ def vector_norm(
     return node.call("pow", total, node.scalar(1 / order, node.kind))
 
 
+@aten("dist.default")
+def distance(node: TorchNode, a: Value, b: Value, order: float = 2) -> Value:
+    """The p-norm of a difference."""
+    return vector_norm(node, node.call("sub", node.cast(a, node.kind), node.cast(b, node.kind)), order)
+
+
 @aten("logsumexp.default")
 def logsumexp(node: TorchNode, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
     """top + log(sum(exp(x - top))), where an infinite top counts as 0."""

@@ -55,6 +55,18 @@ def kotlin(folder: Path) -> Kotlin:
     return Kotlin(places[0] / "java-runtime" / "bin" / "java", whole, library, folder)
 
 
+def link_jni(project: Path, java: Path, abi: str, machine: Sequence[str], cmake: str, gcc: str) -> None:
+    """Makes the JNI library of an instruction set, this machine's, by the CMakeLists.txt of a project, with the header
+    of the JDK, in the project's folder lib. ``machine`` is what Android's compiler takes for granted of it."""
+    include = java.parents[1] / "include"
+    flags = [*machine, f"-I{include}", f"-I{include / 'linux'}", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]
+    define = {"ANDROID_ABI": abi, "CMAKE_C_COMPILER": gcc, "CMAKE_C_FLAGS": " ".join(flags)}
+    define["CMAKE_LIBRARY_OUTPUT_DIRECTORY"] = str(project / "lib")
+    cpp, out = project / "model" / "src" / "main" / "cpp", project / "build"
+    run([cmake, "-S", cpp, "-B", out, *(f"-D{key}={value}" for key, value in define.items())])
+    run([cmake, "--build", out])
+
+
 def run_java(java: Path, line: Sequence[object]) -> str:
     """What a program of Java says; of errors, nothing."""
     own = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")

@@ -1,0 +1,20 @@
+"""Devices whose work items are in groups with memory of their own: the GPUs that boards name. No driver for processors
+gains by that, so these rows are not those of the interfaces."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.machines.gpus.gpu import Gpu
+from sdk.compiler.schedules.gpu.cooperative import Team
+from sdk.compiler.schedules.gpu.rules import Products, Teams, Windows
+from sdk.compiler.schedules.gpu.tiles import Tile
+
+__all__ = ["GPUS", "TEAMS"]
+
+TEAMS: Final = Teams(Team(64, 16))  # 64 items are whole waves of every vendor, and far below what any driver allows
+
+GPUS: Final = tuple(
+    Gpu(f"{interface}-groups", (TEAMS, Products(Tile(4, 8, steps=4)), Windows(Tile(4, 4))), driver=interface)
+    for interface in ("opencl", "vulkan")
+)
