@@ -252,20 +252,33 @@ def test_who_may_ask(chat_model: Path, server: tuple[int, Engine], tmp_path: Pat
 
 
 def test_a_model_that_fails_is_no_answer(chat_model: Path) -> None:
+    """It fails at its first token and in the middle of an answer (a drawn token might end the answer before)."""
+    ask_it = {"prompt": "Hello", "max_tokens": 9, "temperature": 0}
     with serving(chat_model, parallel=1) as (port, engine):
         model = engine._all[0].model
-        right, calls = model.feed, iter(range(100))
+        right, counted = model.feed, []
 
-        def feed(ids: Any) -> Any:
-            if next(calls) % 4 == 3:
-                raise RuntimeError("out of luck")
+        def count(ids: Any) -> Any:
+            counted.append(ids)
             return right(ids)
 
-        model.feed = feed  # type: ignore[method-assign]
-        status, error = ask(port, "/v1/completions", {"prompt": "Hello", "max_tokens": 9})
-        assert (status, error["error"]["message"], error["error"]["type"]) == (500, "the model failed", "server_error")
+        model.feed = count  # type: ignore[method-assign]
+        assert ask(port, "/v1/completions", ask_it)[0] == 200
+        assert len(counted) > 1, "an answer of one token has no middle"
+        for fails_at in (0, len(counted) - 1):
+            calls = iter(range(100))
+
+            def feed(ids: Any, calls: Any = calls, fails_at: int = fails_at) -> Any:
+                if next(calls) == fails_at:
+                    raise RuntimeError("out of luck")
+                return right(ids)
+
+            model.feed = feed  # type: ignore[method-assign]
+            status, error = ask(port, "/v1/completions", ask_it)
+            assert (status, error["error"]["message"]) == (500, "the model failed")
+            assert error["error"]["type"] == "server_error"
         model.feed = right  # type: ignore[method-assign]
-        assert ask(port, "/v1/completions", {"prompt": "Hello", "max_tokens": 9})[0] == 200
+        assert ask(port, "/v1/completions", ask_it)[0] == 200
 
 
 def test_too_long_a_body(server: tuple[int, Engine]) -> None:
