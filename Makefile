@@ -16,8 +16,9 @@ COMPILERS := printf '\#include <stdlib.h>\n' | gcc -E -x c - >/dev/null 2>&1 && 
 TORCH := $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 
 # Programs of the system that the tests run, and the Debian packages that bring them.
-TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 node arm-none-eabi-gcc riscv64-unknown-elf-gcc gcc clang cmake oclgrind spirv-val vulkaninfo chromium chromedriver ssh-keygen /usr/sbin/sshd adb openssl ip aapt2
-PACKAGES := qemu-system-arm qemu-system-misc qemu-user nodejs gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-elf gcc libc6-dev clang libclang-rt-dev cmake oclgrind \
+TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 node arm-none-eabi-gcc riscv64-unknown-elf-gcc aarch64-linux-gnu-gcc gcc clang cmake oclgrind spirv-val vulkaninfo chromium chromedriver ssh-keygen /usr/sbin/sshd adb openssl ip aapt2
+PACKAGES := qemu-system-arm qemu-system-misc qemu-user nodejs gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-elf gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
+    gcc libc6-dev clang libclang-rt-dev cmake oclgrind \
     pocl-opencl-icd ocl-icd-libopencl1 spirv-tools vulkan-tools vulkan-validationlayers mesa-vulkan-drivers \
     chromium chromium-driver openssh-client openssh-server adb openssl iproute2 aapt android-framework-res
 # Those of the long tests, which are called as their packages are.
@@ -82,6 +83,7 @@ lock: $(VENV)/bin/python
 tools:
 	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	printf '#include <stdlib.h>\n' | arm-none-eabi-gcc -E -x c - >/dev/null 2>&1 || missing="$$missing newlib"; \
+	printf '#include <stdlib.h>\n' | aarch64-linux-gnu-gcc -E -x c - >/dev/null 2>&1 || missing="$$missing libc6-dev-arm64-cross"; \
 	test -e /usr/share/android-framework-res/framework-res.apk || missing="$$missing android-framework-res"; \
 	test -e /etc/OpenCL/vendors/pocl.icd || missing="$$missing PoCL"; \
 	ls /usr/share/vulkan/icd.d/lvp_icd*.json >/dev/null 2>&1 || missing="$$missing lavapipe"; \

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,9 +21,8 @@ TEXT_BYTES = 40_000  # both interfaces together, with their constants, without t
 SPIRV_S = 5.0  # of the processor
 
 
-def test_the_runtime_of_both_interfaces_is_small(tmp_path: Path) -> None:
-    tool = shutil.which("aarch64-linux-gnu-gcc")
-    assert tool, "the Debian package gcc-aarch64-linux-gnu is missing"
+def test_the_runtime_of_both_interfaces_is_small(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
+    tool = need_tool("aarch64-linux-gnu-gcc")
     bare = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables"]  # which `size` counts as text
     line = [tool, *bare, "-std=c99", "-Os", "-c", f"-I{RUNTIME / 'include'}"]
     objects = []
