@@ -38,7 +38,7 @@ soak: tools $(VENV)/.test-$(STAMP) $(VENV)/.npm-$(STAMP)
 		echo "hint: sudo apt-get install $(SOAK_TOOLS)"; exit 1; }; done
 	test -e $(VENV)/dex/bundletool.jar || $(BIN)/python requirements/dex.py $(VENV)/dex
 	sh requirements/swift.sh $(VENV)/swift
-	$(BIN)/python -m pytest -n $(JOBS) -m slow
+	CROSSLEVEL_SEED=$${CROSSLEVEL_SEED:-$$(date +%y%j000)} $(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: $(VENV)/.test-$(STAMP)
 	$(BIN)/ruff check .

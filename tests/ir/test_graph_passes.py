@@ -74,9 +74,9 @@ def test_text_is_fast(models: Path) -> None:
     module = import_tflite((models / "vww_96_int8.tflite").read_bytes(), "m", dims={})
     passes = parse_pipeline(f"{GRAPH_PASSES % 0},lower,fuse,schedule{{isa=avx2+fma}},plan-memory")
     planned = run_pipeline(replace(module, stage="typed"), passes)
-    start = time.perf_counter()
+    start = time.process_time()
     parse_module(print_module(planned), collect_blobs(planned))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def sections() -> Sequence[object]:

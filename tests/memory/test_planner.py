@@ -32,9 +32,9 @@ CHAINS = {"vww": (VWW, 55296), "kws": (KWS, 16000)}
 @pytest.mark.parametrize("name", CHAINS)
 def test_chains_reach_the_bound_at_once(name: str) -> None:
     sizes, bound = CHAINS[name]
-    start = time.perf_counter()
+    start = time.process_time()
     placed = plan_offsets(chain(sizes))
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 0.1
     assert placed.peak == placed.lower_bound == bound
     assert placed.optimal
     assert not overlaps(chain(sizes), placed.offsets)

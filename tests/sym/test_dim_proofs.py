@@ -125,22 +125,22 @@ def test_parts_without_common_dims_are_tried_apart() -> None:
     total: Dim = 0
     for d in dims:
         total = total + d - 2 * floordiv(d, 2)
-    began = time.perf_counter()
+    began = time.process_time()
     assert bounds(total) == (0, 6)
     assert prove_ge(6, total) is True
     assert prove_eq(total, 3) is False
     assert prove_lt(total, 6) is False
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_what_is_asked_again_is_remembered() -> None:
     a, b = Var("a", 1, 1000).expr, Var("b", 1, 1000).expr
     hard = floordiv(a * b, 7) * 7
     assert prove_ge(a * b, hard) is True
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(200):
         assert prove_ge(a * b, hard) is True
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize(("dim", "text"), [
