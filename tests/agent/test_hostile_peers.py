@@ -336,7 +336,8 @@ def test_addresses_that_others_reach_need_a_key(tmp_path: Path) -> None:
 
 
 def test_the_folder_must_be_private(tmp_path: Path) -> None:
-    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
     (tmp_path / "link").symlink_to(tmp_path)
     for name in ("open", "link"):
         with pytest.raises(UsageError, match="not safe"):

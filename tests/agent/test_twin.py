@@ -141,7 +141,8 @@ def run(program: Path, folder: Path, *options: str) -> tuple[int, str]:
 
 
 def test_the_command_of_the_twin_refuses(twin_agent: Path, tmp_path: Path) -> None:
-    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
     (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "words").write_text("no code")
     (tmp_path / "words").chmod(0o600)
