@@ -20,7 +20,7 @@ from sdk.driver.built import Built, load_built, write_built
 from sdk.driver.job import Job, job_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.out_folder import MANIFEST, contents_of, replace_build
-from sdk.driver.sources import compile_sources
+from sdk.driver.sources import Sources, compile_sources
 from sdk.driver.targets import target_of
 from sdk.driver.variants import with_variants
 from sdk.errors import MiscompileWarning, UsageError
@@ -85,13 +85,17 @@ def _built(job: Job, also: Sequence[str], plan: Planner | None = None) -> Built:
 
 
 def _cached(job: Job, plan: Planner | None = None) -> Built:
+    written: list[Sources] = []
+
     def make(folder: Path) -> None:
         with step(f"compiling {job.file.name}"):
             # the compiler takes longer to import than a cached build to serve, so only a new build loads it
             make_of = import_module("sdk.driver.generate")
-            write_built(folder, make_of.generate(job, plan or make_of.compiled))
+            made = make_of.generate(job, plan or make_of.compiled)
+            write_built(folder, made)
+            written.append(made.sources)
 
-    built = load_built(BuildCache().entry(_key(job), make))
+    built = load_built(BuildCache().entry(_key(job), make), *written)
     for text in built.report.warnings:
         warnings.warn(MiscompileWarning(text), stacklevel=4)
     return built

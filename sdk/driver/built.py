@@ -17,6 +17,7 @@ from sdk.driver.sources import Sources, read_files, write_files
 from sdk.errors import UsageError
 from sdk.report import BuildReport
 from sdk.source import ParseError
+from sdk.toolchains import Blob
 
 __all__ = ["Built", "BuiltEntry", "OpFacts", "load_built", "write_built"]
 
@@ -123,7 +124,9 @@ def write_built(folder: Path, built: Built, before: Mapping[str, str] | None = N
     """
     write_files(folder, built.sources.model)
     write_files(folder / "agent", built.sources.agent)
-    contents = {p.relative_to(folder).as_posix(): file_digest(p) for p in folder.rglob("*") if p.is_file()}
+    known = {name: blob.digest for name, blob in built.sources.model.items() if isinstance(blob, Blob)}
+    found = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
+    contents = {name: known.get(name) or file_digest(p) for name, p in found.items()}
     if before and _sources(before) == _sources(contents):
         contents = {**before, **contents}
     manifest = {
@@ -143,8 +146,9 @@ def _sources(contents: Mapping[str, str | None]) -> dict[str, str | None]:
     return {name: digest for name, digest in contents.items() if name.endswith((".c", ".h", ".S", ".bin"))}
 
 
-def load_built(folder: Path) -> Built:
-    """The build in ``folder``, as ``sdk build`` wrote it.
+def load_built(folder: Path, written: Sources | None = None) -> Built:
+    """The build in ``folder``, as ``sdk build`` wrote it. ``written``: its sources, where they were written just
+    now and need not be read.
 
     Raises:
         UsageError: the folder holds no build, or one that was changed in a way its manifest does not know.
@@ -159,7 +163,7 @@ def load_built(folder: Path) -> Built:
         strange = [n for n in (*m.model_files, *m.agent_files) if not is_own_name(n)]
         if strange:
             raise ValueError(f"its manifest names {strange[0]!r}")
-        sources = Sources(
+        sources = written or Sources(
             m.prefix, m.backend, read_files(folder, m.model_files), read_files(folder / "agent", m.agent_files)
         )
         entries = {name: BuiltEntry.from_json(entry) for name, entry in m.entries.items()}

@@ -13,7 +13,7 @@ from sdk.toolchains import Blob, CompileJob, ObjectFile, SourceText, Target
 from sdk.toolchains.base import Toolchain
 from sdk.toolchains.cache import digest
 
-__all__ = ["Files", "Sources", "as_files", "compile_sources", "read_files", "write_files"]
+__all__ = ["Files", "Sources", "as_emitted", "as_files", "compile_sources", "read_files", "write_files"]
 
 Files = Mapping[str, str | Blob]
 # what a header states of the objects once they are measured; none depends on it, so they need not be compiled again
@@ -55,6 +55,11 @@ class Sources:
 def as_files(given: Mapping[str, str | bytes]) -> dict[str, str | Blob]:
     """What a backend emitted, with bytes as blobs."""
     return {name: text if isinstance(text, str) else Blob(text) for name, text in given.items()}
+
+
+def as_emitted(files: Files) -> dict[str, str | bytes]:
+    """Files as a backend takes and emits them: what ``as_files`` was given."""
+    return {name: text if isinstance(text, str) else text.data for name, text in files.items()}
 
 
 def read_files(folder: Path, names: list[str]) -> dict[str, str | Blob]:

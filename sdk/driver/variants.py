@@ -11,7 +11,7 @@ from sdk.boards import CAPABILITIES, Board, with_implied
 from sdk.codegen_c.base import Variant
 from sdk.driver.built import Built
 from sdk.driver.job import Job
-from sdk.driver.sources import as_files
+from sdk.driver.sources import as_emitted, as_files
 from sdk.driver.targets import target_of
 from sdk.errors import UsageError
 from sdk.report import BuildReport
@@ -31,10 +31,10 @@ def with_variants(job: Job, built: Built, also: Sequence[str], build: Callable[[
     jobs = [_job_for(job, beyond) for beyond in wanted]
     made = [build(one) for one in jobs]
     variants = [
-        Variant(one.prefix, one.beyond, found.sources.model) for one, found in zip(jobs, made, strict=True)
+        Variant(one.prefix, one.beyond, as_emitted(found.sources.model)) for one, found in zip(jobs, made, strict=True)
     ]
     assert job.backend.dispatch is not None  # _check has seen to it
-    files = job.backend.dispatch(job.prefix, built.sources.model, variants)
+    files = job.backend.dispatch(job.prefix, as_emitted(built.sources.model), variants)
     kept = [found.report for found in made if f"{found.sources.prefix}.h" in files]
     sources = replace(built.sources, model=as_files(files))
     return replace(built, sources=sources, report=_report(built.report, kept))

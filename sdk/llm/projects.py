@@ -229,7 +229,7 @@ def _app_files(kind: Kind, sets: Sets, embedded: Sequence[Path], values: dict[st
     one = {name: weights_files(kind, {name: built}) for name, built in sets.builds.items()}
     values["weights_of"] = {name: Path(next(iter(own_files))).name for name, own_files in one.items()}
     values["weights_pack"] = bool(kind.pack) and any(name.startswith(f"{kind.pack}/") for name in beside)
-    most = max(map(len, beside.values()))
+    most = max(len(weights.data) for weights in beside.values())
     if kind.board.startswith("android") and most > _MAPPED:
         raise UsageError(
             f"the weights have {most:,} bytes", why=f"an app of Java's maps at most {_MAPPED:,}",
@@ -260,7 +260,8 @@ def _chat_files(sets: Sets, embedded: Sequence[Path], values: dict[str, Any]) ->
     assert piece is not None
     codes = [codes_of(text) for text in (header, texts[f"{m}_llm.h"], texts[f"{m}_chat.h"])]
     errors = dict(code for own in codes for code in own) | {code: what for _, code, what in TALK_ERRORS}
-    values |= {"table_bytes": len(table), "piece_bytes": int(piece[1]), "errors": sorted(errors.items(), reverse=True)}
+    values |= {"table_bytes": len(table.data), "piece_bytes": int(piece[1])}
+    values["errors"] = sorted(errors.items(), reverse=True)
     for part in ("talk.h", "talk.c", "table.h", "table.S"):
         files[f"{m}_{part}"] = environment().get_template(f"{_CHATS}/_shared/{part}.j2").render(values)
     files[f"{m}_table.bin"] = table

@@ -59,7 +59,7 @@ def web_files(making: Making) -> Added:
             f"'{one}'" for one in (*(("webgpu",) if making.gpu else ()), *(k["engine"] for k in (plain, relaxed) if k))
         ),
         "package": re.sub(r"[^a-z0-9_-]+", "-", m.lower()),
-        "licences": sorted(licences), "golden_bytes": len(tensors),
+        "licences": sorted(licences), "golden_bytes": len(tensors.data),
         "init": _bound(str(built.sources.agent[f"{m}_glue.c"]), m),
         "entries": [
             _entry(own, entry, key) for (key, own), entry in zip(built.entries.items(), _in_order(making), strict=True)

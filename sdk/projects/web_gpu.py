@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import replace
@@ -61,4 +60,4 @@ def gpu_files(making: Making) -> dict[str, str | Blob]:
 
 
 def _record(name: str, contents: Blob) -> dict[str, Any]:
-    return {"file": name, "bytes": len(contents), "sha256": hashlib.sha256(contents).hexdigest()}
+    return {"file": name, "bytes": len(contents.data), "sha256": contents.digest}

@@ -3,7 +3,6 @@ several threads may share a run, both have a memory that can be shared."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tempfile
 from dataclasses import dataclass, replace
@@ -126,7 +125,7 @@ def _linked(module: _Module) -> bytes:
 
 
 def _file(name: str, contents: Blob) -> dict[str, Any]:
-    return {"file": name, "bytes": len(contents), "sha256": hashlib.sha256(contents).hexdigest()}
+    return {"file": name, "bytes": len(contents.data), "sha256": contents.digest}
 
 
 def _memory(header: str, m: str) -> dict[str, Any]:

@@ -42,13 +42,16 @@ _COMMON_FLAGS = (
 _ASSEMBLE_FLAGS = ("-g0",)
 
 
-class Blob(bytes):
-    """The bytes of a binary file, hashed once."""
+@dataclass(frozen=True)
+class Blob:
+    """The bytes of a binary file, hashed once. They may be of gigabytes, so that they are held and not copied."""
+
+    data: bytes
 
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256."""
-        return hashlib.sha256(self).hexdigest()
+        return hashlib.sha256(self.data).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class SourceText:
         path = folder / self.name
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(self.text, Blob):
-            path.write_bytes(self.text)
+            path.write_bytes(self.text.data)
         else:
             path.write_text(self.text, encoding="utf-8")
 

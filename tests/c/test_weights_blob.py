@@ -66,8 +66,10 @@ def test_assembles_for_boards(board: str, toolchain: str) -> None:
         "net_w_w": (ALLOC, ROWS * 5), "net_w_small": (ALLOC, 6), "net_w_wide": (ALLOC, 28)
     }  # fmt: skip
     blob = files["net_weights.bin"]
-    assert len(blob) % 64 == 0
-    assert section_sizes([unit.path]).rodata in range(len(blob) - 63, len(blob) + 1)
+    assert isinstance(blob, Blob)
+    size = len(blob.data)
+    assert size % 64 == 0
+    assert section_sizes([unit.path]).rodata in range(size - 63, size + 1)
 
 
 def test_assembles_for_macs() -> None:

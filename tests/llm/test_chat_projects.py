@@ -270,7 +270,7 @@ def test_golden_answers(chat_model: Path) -> None:
         assert case.tokens > 0
         assert told(chat_model, [case.said], Sampling(temperature=0.0), most=case.tokens) == [case.text]
     data = packed_cases([ChatCase("\u2603", 2, "ab")])
-    assert data == struct.pack("<iii3si2s", 1, 2, 3, "\u2603".encode(), 2, b"ab")
+    assert data.data == struct.pack("<iii3si2s", 1, 2, 3, "\u2603".encode(), 2, b"ab")
 
 
 def test_files_of_an_app(project: Path, build: Path) -> None:
