@@ -197,4 +197,5 @@ def _link(sources: Files, board: str, options: BuildOptions, out: Path) -> None:
     with step("building the library"):
         objects = compile_sources(sources, tool, target, pic=True)
         libs = (*(("pthread",) if options.threads > 1 else ()), *(("dl",) if options.gpu else ()))
-        tool.link(LinkJob("shared", objects, target, libs=libs), out)
+        # what the compiler adds of the C library tells in its debug information where it was compiled
+        tool.link(LinkJob("shared", objects, target, libs=libs, flags=("-Wl,-S",)), out)

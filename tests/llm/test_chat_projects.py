@@ -262,6 +262,11 @@ def resident() -> int:
     return int(found[1])
 
 
+def test_the_library_does_not_tell_where_it_was_made(chat_model: Path) -> None:
+    """Builds in other folders, with other caches, are the same."""
+    assert b".debug_" not in (chat_model / "libtiny.so").read_bytes()
+
+
 def test_golden_answers(chat_model: Path) -> None:
     """They are what the host says, as far as it is sure of it."""
     cases = chat_cases(chat_model)
