@@ -59,6 +59,24 @@ unsigned test_recorded(void) { return sdk_gpu_model_recorded(test_self()->gpu); 
 int test_verdict(unsigned kernel) { return sdk_gpu_model_verdict(test_self()->gpu, kernel); }
 """
 
+# the C of a model and its runtime allocates by these
+COUNTING = ("malloc=test_malloc", "calloc=test_calloc", "realloc=test_realloc")
+COUNTER = """
+#include <stdlib.h>
+#undef malloc
+#undef calloc
+#undef realloc
+void *malloc(size_t bytes);
+void *calloc(size_t count, size_t bytes);
+void *realloc(void *old, size_t bytes);
+static unsigned allocated;
+void *test_malloc(size_t bytes) { ++allocated; return malloc(bytes); }
+void *test_calloc(size_t count, size_t bytes) { ++allocated; return calloc(count, bytes); }
+void *test_realloc(void *old, size_t bytes) { ++allocated; return realloc(old, bytes); }
+unsigned test_allocated(void);
+unsigned test_allocated(void) { return allocated; }
+"""
+
 
 class Host:
     """A model built for a GPU, without the agent: ``open`` puts it on the device, ``run`` runs an entry."""
@@ -70,8 +88,8 @@ class Host:
         assert self.first.call("init") == 0
 
     @staticmethod
-    def link(built: Built, library: Path, options: BuildOptions) -> None:
-        """Makes the library of a build."""
+    def link(built: Built, library: Path, options: BuildOptions, counted: bool = False) -> None:
+        """Makes the library of a build. ``counted``: one whose ``allocated`` is known."""
         from sdk.boards import load_board
         from sdk.driver.sources import as_files, compile_sources
         from sdk.driver.targets import target_of
@@ -87,10 +105,10 @@ class Host:
         glue = glue.replace("static int sdk_rt_glue_gpu", "__attribute__((unused)) static int sdk_rt_glue_gpu")
         glue += f"\n{name}_t *test_self(void);\n{name}_t *test_self(void) {{ return &context; }}\n"
         shim = SHIM.replace("NAME", name).replace("ENTRY", entry.name).replace("DRIVER", str(options.gpu))
-        files |= as_files({f"{name}_glue.c": glue, "shim.c": shim})
+        files |= as_files({f"{name}_glue.c": glue, "shim.c": shim} | ({"counter.c": COUNTER} if counted else {}))
         target = target_of(board, options)
         tool = toolchain_for(target, options.toolchain)
-        objects = compile_sources(files, tool, target, pic=True)
+        objects = compile_sources(files, tool, target, pic=True, defines=COUNTING if counted else ())
         tool.link(LinkJob("shared", objects, target, libs=("pthread", "dl")), library)
 
     @property
@@ -112,6 +130,11 @@ class Host:
     @property
     def recorded(self) -> int:
         return int(self.library.test_recorded())
+
+    @property
+    def allocated(self) -> int:
+        """How often the program has asked the host for memory; of one that is ``counted``."""
+        return int(self.library.test_allocated())
 
     def close(self) -> None:
         self.library.test_close()
@@ -177,9 +200,11 @@ _KINDS = {1: np.int8, 2: np.uint8, 3: np.int16, 4: np.uint16, 5: np.int32, 6: np
           9: np.float32, 10: np.float64, 11: np.bool_, 12: np.uint64}  # fmt: skip
 
 
-def hosted(model: Path, folder: Path, gpu: str = "opencl", groups: bool = False, **options: Any) -> Host:
+def hosted(
+    model: Path, folder: Path, gpu: str = "opencl", groups: bool = False, counted: bool = False, **options: Any
+) -> Host:
     """A model's file built for a GPU; ``folder`` keeps what was built of it. With ``groups`` as for a board that names
-    its GPU."""
+    its GPU; ``counted`` as in ``Host.link``."""
     library, entries = folder / f"{model.stem}.so", folder / f"{model.stem}.entries"
     if not entries.exists():
         from sdk.boards import load_board
@@ -192,7 +217,7 @@ def hosted(model: Path, folder: Path, gpu: str = "opencl", groups: bool = False,
         board = load_board("host")
         board = replace(board, gpu=Gpu("any", ("opencl", "vulkan"))) if groups else board
         built = generate(job_of(model, board, choice))
-        Host.link(built, library, choice)
+        Host.link(built, library, choice, counted)
         entries.write_bytes(pickle.dumps(dict(built.entries)))
     return Host(library, pickle.loads(entries.read_bytes()))
 

@@ -17,7 +17,15 @@ static struct {
     vk_obj_t held;
     vk_handle_t bound, wrong;
     int pipelines, waits;
+    unsigned created; /* objects, but for sets of descriptors, for which pools have room */
 } state;
+
+unsigned lying_created(void);
+
+unsigned lying_created(void)
+{
+    return state.created;
+}
 
 static const char *lie(const char *kind)
 {
@@ -97,6 +105,7 @@ static int lying_memory(vk_obj_t device, const vk_memory_info_t *info, const voi
 {
     REAL(state.device, device, "vkAllocateMemory", int,
          (vk_obj_t, const vk_memory_info_t *, const void *, vk_handle_t *));
+    ++state.created;
     return lie("memory") ? VK_OUT_OF_DEVICE_MEMORY : to(device, info, how, out);
 }
 
@@ -106,6 +115,7 @@ static int lying_pipelines(vk_obj_t device, vk_handle_t cache, uint32_t count, c
     REAL(state.device, device, "vkCreateComputePipelines", int,
          (vk_obj_t, vk_handle_t, uint32_t, const vk_pipeline_info_t *, const void *, vk_handle_t *));
     int number = ++state.pipelines;
+    ++state.created;
     if (is("crash", number)) {
         abort();
     }
@@ -116,6 +126,32 @@ static int lying_pipelines(vk_obj_t device, vk_handle_t cache, uint32_t count, c
     int result = to(device, cache, count, info, how, out);
     state.wrong = is("kernel", number) ? *out : state.wrong;
     return result;
+}
+
+#define COUNTED(name)                                                                                            \
+    static int (*real_##name)(vk_obj_t, const void *, const void *, vk_handle_t *);                              \
+    static int counted_##name(vk_obj_t device, const void *info, const void *how, vk_handle_t *out)              \
+    {                                                                                                            \
+        ++state.created;                                                                                         \
+        return real_##name(device, info, how, out);                                                              \
+    }
+COUNTED(vkCreateBuffer)
+COUNTED(vkCreateShaderModule)
+COUNTED(vkCreateDescriptorSetLayout)
+COUNTED(vkCreatePipelineLayout)
+COUNTED(vkCreatePipelineCache)
+COUNTED(vkCreateDescriptorPool)
+COUNTED(vkCreateCommandPool)
+COUNTED(vkCreateQueryPool)
+COUNTED(vkCreateFence)
+COUNTED(vkCreateSemaphore)
+COUNTED(vkCreateEvent)
+
+static int (*real_commands)(vk_obj_t, const void *, vk_obj_t *);
+static int counted_commands(vk_obj_t device, const void *info, vk_obj_t *out)
+{
+    ++state.created;
+    return real_commands(device, info, out);
 }
 
 /* These two get the device's function from what was noted when the device was asked for them. */
@@ -169,6 +205,26 @@ static void *lying_device_function(vk_obj_t device, const char *name)
     if (strcmp(name, "vkQueueWaitIdle") == 0) {
         memcpy((void *)&real_wait, &found, sizeof found);
         return AS_POINTER(lying_wait);
+    }
+#define RETURN_COUNTED(called)                                     \
+    if (strcmp(name, #called) == 0) {                              \
+        memcpy((void *)&real_##called, &found, sizeof found);      \
+        return AS_POINTER(counted_##called);                       \
+    }
+    RETURN_COUNTED(vkCreateBuffer)
+    RETURN_COUNTED(vkCreateShaderModule)
+    RETURN_COUNTED(vkCreateDescriptorSetLayout)
+    RETURN_COUNTED(vkCreatePipelineLayout)
+    RETURN_COUNTED(vkCreatePipelineCache)
+    RETURN_COUNTED(vkCreateDescriptorPool)
+    RETURN_COUNTED(vkCreateCommandPool)
+    RETURN_COUNTED(vkCreateQueryPool)
+    RETURN_COUNTED(vkCreateFence)
+    RETURN_COUNTED(vkCreateSemaphore)
+    RETURN_COUNTED(vkCreateEvent)
+    if (strcmp(name, "vkAllocateCommandBuffers") == 0) {
+        memcpy((void *)&real_commands, &found, sizeof found);
+        return AS_POINTER(counted_commands);
     }
     return found;
 }

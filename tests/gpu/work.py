@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import traceback
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,24 @@ def compare(path: Path, folder: Path, dims: list[dict[str, int]], options: dict[
     host.first.call("reset")
     apart = both(host, cases)
     return status, told, apart, (recorded, again)
+
+
+def objects(path: Path, folder: Path, dims: list[dict[str, int]], options: dict[str, Any]) -> list[tuple[int, int]]:
+    """How often a program asked the host for memory, and how many objects it had the driver create: (of the former, of
+    the latter) while it was opened, and then in a run at each of ``dims``. For a driver that lies, which counts."""
+    loader = ctypes.CDLL("libvulkan.so.1" if options["gpu"] == "vulkan" else "libOpenCL.so.1")
+    host = hosted(path, folder, counted=True, **options)
+    counts = [(0, 0)]
+
+    def count() -> None:
+        counts.append((host.allocated, int(loader.lying_created())))
+
+    assert host.open() == 0, host.told
+    count()
+    for k, one in enumerate(dims):
+        assert host.run(drawn(host, k, one), one)[0] == 0
+        count()
+    return [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(counts)]
 
 
 def divided(path: Path, folder: Path, parts: list[frozenset[int]], gpu: str) -> list[Any]:
