@@ -75,7 +75,7 @@ def web_files(making: Making) -> Added:
 def _in_order(making: Making) -> list[Entry]:
     """The entries as the build has them."""
     by_name = {entry.name: entry for entry in making.entries}
-    return [by_name[wire_name(own.name)] for own in making.built.entries.values()]
+    return [by_name[own.name] for own in making.built.entries.values()]
 
 
 def _bound(glue: str, m: str) -> list[int]:

@@ -380,6 +380,7 @@ def test_a_keyword_model_is_small(make: Any, models: Path) -> None:
 def test_the_users_files_stay(make: Any) -> None:
     out = make(DIGITS)
     changed = ["README.md", "package.json", ".github/workflows/build.yml", ".gitignore", "index.html", "sw.js"]
+    changed += [".prettierrc.json", ".prettierignore"]
     changed += ["serve.js", "demo/app.js", "demo/features.js", "demo/inputs.js", "demo/style.css"]
     for name in changed:
         (out / name).write_text(f"{(out / name).read_text()}\n")

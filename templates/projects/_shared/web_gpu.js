@@ -1,4 +1,3 @@
-
 import { half } from './golden.js';
 import { gpu, parts } from './gpu_plans.js';
 import { ModelError, arrayOf, asked } from './instance.js';
@@ -84,10 +83,14 @@ export class GpuInstance {
 
   /** What runs as WebAssembly, and why. */
   get notes() {
-    const kernels = gpu.kernels.map(({ name }, k) => this.#verdicts[k] && `${name} runs as WebAssembly: ${this.#verdicts[k]}`);
+    const kernels = gpu.kernels.map(
+      ({ name }, k) => this.#verdicts[k] && `${name} runs as WebAssembly: ${this.#verdicts[k]}`,
+    );
     const steps = gpu.entries.flatMap((entry) => entry.steps(this.#sizes(entry, entry.proof)));
     const without = steps.filter(({ launches }) => launches.length === 0);
-    return [...new Set([...kernels, ...without.map(({ what, why }) => `${what} runs as WebAssembly: ${why}`)])].filter(Boolean);
+    return [...new Set([...kernels, ...without.map(({ what, why }) => `${what} runs as WebAssembly: ${why}`)])].filter(
+      Boolean,
+    );
   }
 
   /** Bytes of memory that the instance has, of the host and of the device. */
@@ -199,7 +202,10 @@ export class GpuInstance {
     if (total === 0) {
       return spans.map((span) => ({ ...span, data: new Uint8Array(0) }));
     }
-    const staging = this.#device.createBuffer({ size: total, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
+    const staging = this.#device.createBuffer({
+      size: total,
+      usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ,
+    });
     const encoder = this.#device.createCommandEncoder();
     let at = 0;
     for (const { region, from, size } of spans) {
@@ -246,7 +252,10 @@ export class GpuInstance {
       this.#records.set(key, kept);
       return kept;
     }
-    const args = [...(this.#model.init.length > 0 ? [this.#at.init] : []), ...(words.length > 0 ? [this.#at.dims] : [])];
+    const args = [
+      ...(this.#model.init.length > 0 ? [this.#at.init] : []),
+      ...(words.length > 0 ? [this.#at.dims] : []),
+    ];
     const bytes = this.#call(`${own.symbol}_arena_bytes`, ...args) >>> 0;
     this.#grow(this.#arena + up(bytes, 4) + ALIGN);
     if (bytes > this.#regions[ARENA].size) {
@@ -256,7 +265,13 @@ export class GpuInstance {
     }
     const d = this.#sizes(own, dims);
     const steps = own.steps(d);
-    const record = { symbol: own.symbol, inputs: own.inputs(d), outputs: own.outputs(d), steps, work: this.#work(steps) };
+    const record = {
+      symbol: own.symbol,
+      inputs: own.inputs(d),
+      outputs: own.outputs(d),
+      steps,
+      work: this.#work(steps),
+    };
     this.#records.set(key, record);
     if (this.#records.size > RECORDS) {
       this.#records.delete(this.#records.keys().next().value);
@@ -277,7 +292,10 @@ export class GpuInstance {
     });
     const data = new Uint32Array(Math.max(size, SLOT) / 4);
     launches.forEach(({ words }, k) => data.set(words, places[k] / 4));
-    const numbers = this.#device.createBuffer({ size: data.byteLength, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST });
+    const numbers = this.#device.createBuffer({
+      size: data.byteLength,
+      usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST,
+    });
     this.#device.queue.writeBuffer(numbers, 0, data);
     let next = 0;
     return steps.map(({ launches: own }) =>
@@ -331,7 +349,7 @@ export class GpuInstance {
       new Uint8Array(this.#memory, this.#host(port.region, port.offset), bytes.length).set(bytes);
       this.#up(port);
     });
-    for (let k = 0; k < record.steps.length; ) {
+    for (let k = 0; k < record.steps.length;) {
       let end = k;
       while (end < record.steps.length && this.#onDevice(record.steps[end])) {
         end++;
@@ -372,7 +390,9 @@ export class GpuInstance {
     }
     this.#reset();
     this.#alive();
-    if (!gpu.entries.some((entry) => entry.steps(this.#sizes(entry, entry.proof)).some((step) => this.#onDevice(step)))) {
+    if (
+      !gpu.entries.some((entry) => entry.steps(this.#sizes(entry, entry.proof)).some((step) => this.#onDevice(step)))
+    ) {
       throw new ModelError('E_GPU', this.notes[0] ?? 'nothing of the model has a kernel');
     }
   }
@@ -416,7 +436,9 @@ export class GpuInstance {
       }
     });
     this.#kernels = await Promise.all(made);
-    this.#kernels.forEach(({ pipeline, error }, k) => (this.#verdicts[k] = pipeline ? '' : error || 'it does not compile'));
+    this.#kernels.forEach(
+      ({ pipeline, error }, k) => (this.#verdicts[k] = pipeline ? '' : error || 'it does not compile'),
+    );
   }
 }
 
@@ -451,7 +473,9 @@ function agrees(got, want, element) {
     const [a, b] = [new Uint8Array(got), new Uint8Array(want)];
     return a.every((byte, k) => byte === b[k]);
   }
-  const [a, b] = [got, want].map((data) => (element === 'f32' ? new Float32Array(data) : Array.from(new Uint16Array(data), half)));
+  const [a, b] = [got, want].map((data) =>
+    element === 'f32' ? new Float32Array(data) : Array.from(new Uint16Array(data), half),
+  );
   const room = CLOSE[element] * b.reduce((top, x) => (Number.isFinite(x) ? Math.max(top, Math.abs(x)) : top), 1);
   return a.every((x, k) => (Number.isFinite(b[k]) ? Math.abs(x - b[k]) <= room : Object.is(x, b[k]) || x === b[k]));
 }
