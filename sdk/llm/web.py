@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +26,10 @@ __all__ = ["write_page"]
 _TEXT_BYTES: Final = 8192  # that are said at once
 _MOST: Final = 400  # tokens of an answer, where nobody says more or less
 _MEMORY: Final = 1 << 32  # bytes of WebAssembly's memory at most
-_PAGES: Final = ("index.html", "chat.js", "model.js", "style.css")
+_PAGES: Final = {  # file -> template
+    **{name: f"llm/web/{name}" for name in ("index.html", "chat.js", "model.js", "style.css")},
+    ".prettierrc.json": "projects/web/dot.prettierrc.json",
+}
 _HINT: Final = "build it for a board of WebAssembly: sdk llm build MODEL --board BOARD --threads 1"
 
 
@@ -61,12 +63,12 @@ def write_page(folder: Path, out: Path, date: datetime | None = None) -> list[Pa
         raise UsageError(f"{found.name} is too large for a page", hint="quantise it: --quantize q4_0")
     has_system = bool(info.get("chat_template") and "system" in str(info["chat_template"]))
     values = {
-        "m": found.name, "files": json.dumps({kind: _told(path) for kind, path in files.items()}),
+        "m": found.name, "files": {kind: _told(path) for kind, path in files.items()},
         "context": info["context"], "most": min(_MOST, info["context"]), "system": has_system,
     }  # fmt: skip
-    for name in _PAGES:
+    for name, template in _PAGES.items():
         with replacing(out / name) as stream:
-            stream.write(render(f"llm/web/{name}", **values).encode())
+            stream.write(render(template, **values).encode())
     return [*files.values(), *(out / name for name in _PAGES)]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from sdk.llm.conversation import Conversation
 from sdk.llm.text.sampler import Sampler, Sampling
 from sdk.llm.web import write_page
 
+PRETTIER = Path(sys.prefix) / "node_modules" / ".bin" / "prettier"  # `make soak` installs it
 _ASK = """
 const [said, temperature, most] = arguments;
 document.getElementById('temperature').value = temperature;
@@ -97,3 +100,24 @@ def test_a_page_talks_as_the_host(chat_model: Path, tmp_path: Path, browser: web
 def test_what_is_no_page(chat_model: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no build for a browser"):
         write_page(chat_model, tmp_path / "site")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["m", "a_rather_long_name_of_a_model_that_somebody_chose_for_a_reason_unknown"])
+def test_prettier_changes_nothing(name: str, chat_model: Path, tmp_path: Path) -> None:
+    """With a chat template that has a system message, and one that has none."""
+    assert PRETTIER.exists(), "prettier is not installed: make soak does it"
+    folder, checkpoint = tmp_path / "wasm", chat_model.parent / "hf"
+    sdk.llm.build_model(checkpoint, folder, context=64, chunk=16, name=name, board="wasm32", threads=1)
+    told = json.loads((folder / "model.json").read_text())
+    each = "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
+    closing = "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    for site, template in (("has", "{# system #}" + each + closing), ("has_none", each + closing)):
+        (folder / "model.json").write_text(json.dumps({**told, "chat_template": template}))
+        write_page(folder, tmp_path / site)
+        texts = [str(p) for p in (tmp_path / site).iterdir() if p.suffix in (".html", ".js", ".css", ".json")]
+        assert len(texts) == 5
+        done = subprocess.run([PRETTIER, "--check", *texts], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+    pages = [(tmp_path / site / "index.html").read_text() for site in ("has", "has_none")]
+    assert ["no system message" in page for page in pages] == [False, True]
