@@ -132,6 +132,9 @@ def llm() -> None:
 @click.option(
     "--quantize", metavar="FORMAT", help="q8_0 or q4_0: matrices of floats in groups of 32, rounded to nearest."
 )
+@click.option(
+    "--calibrate", type=options.FILE, metavar="TEXT", help="A text: --quantize then keeps what matters on it most."
+)
 @_CACHE
 @click.option(
     "--gpu", type=click.Choice(("opencl", "vulkan")), help="Have a GPU run it, by way of this interface."
@@ -145,14 +148,14 @@ def llm() -> None:
 @options.json_option
 def build(
     model: Path, board: str, out: Path | None, context: int | None, chunk: int, quantize: str | None, cache: str,
-    gpu: str | None, name: str | None, threads: int | None, force: bool, as_json: bool,
+    calibrate: Path | None, gpu: str | None, name: str | None, threads: int | None, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compile the checkpoint MODEL for a board: C, and on this machine a library that sdk.llm.load runs."""
     from sdk.llm.build import build_model
 
     made = build_model(
         model, out or Path("out") / f"{model.stem}-{board}", context=context, chunk=chunk, name=name, threads=threads,
-        board=board, force=force, quantize=quantize, cache=cache, gpu=gpu,
+        board=board, force=force, quantize=quantize, calibrate=calibrate, cache=cache, gpu=gpu,
     )  # fmt: skip
     data = {**made.info, "out": str(made.folder), "report": made.report.to_json()}
     if as_json:

@@ -20,13 +20,16 @@ from sdk.driver.targets import target_of
 from sdk.errors import UsageError
 from sdk.files import replacing
 from sdk.frontends.base import Frontend, ModelFile
+from sdk.llm.activation_aware import activation_aware
+from sdk.llm.calibration import calibration_tokens, observed
 from sdk.llm.checkpoint import Checkpoint, open_checkpoint
 from sdk.llm.config import Config
 from sdk.llm.decoder import CACHES, VERIFY, Sizes, decoder_module, slots_of
 from sdk.llm.fitting import LIMIT, Room, largest_context, needs
 from sdk.llm.layer import gpu_files, layer_files, pool_files
-from sdk.llm.quantise import quantised
+from sdk.llm.quantise import is_matrix, quantised
 from sdk.llm.tokens import GGUF_TOKENS, tokens_of
+from sdk.llm.weights import Weight
 from sdk.report import BuildReport
 from sdk.steps import step
 from sdk.toolchains import LinkJob, toolchain_for
@@ -52,7 +55,7 @@ class LlmBuild:
 def build_model(
     path: Path, out: Path, *, context: int | None = None, chunk: int = CHUNK, name: str | None = None,
     threads: int | None = None, board: str = "host", force: bool = False, quantize: str | None = None,
-    cache: str = "f32", half_scales: bool = False, gpu: str | None = None,
+    calibrate: Path | None = None, cache: str = "f32", half_scales: bool = False, gpu: str | None = None,
 ) -> LlmBuild:  # fmt: skip
     """Builds a checkpoint into ``out``.
 
@@ -66,6 +69,7 @@ def build_model(
         board: whose code it is.
         force: whether files of the user's in the way are overwritten.
         quantize: "Q8_0" or "Q4_0" for matrices of floats, in any case; None for as they are.
+        calibrate: a text; matrices are then quantised so that their outputs on its first 2048 tokens change little.
         cache: what keys and values are kept in: "f32", "f16" or "int8" (``sdk.llm.decoder.Sizes``).
         half_scales: whether activations are quantised as llama.cpp does it for Q4_0, Q4_1 and Q8_0, to compare with it.
         gpu: the interface of a GPU that runs it, "opencl" or "vulkan"; None for the processor.
@@ -85,15 +89,18 @@ def build_model(
 
     format = None if quantize is None else quantize.upper()
     quantised({}, format or "Q8_0")  # whether there is such a format
+    if calibrate is not None and (format is None or not any(map(is_matrix, checkpoint.weights.values()))):
+        why = "nothing is quantised" if format is None else "the checkpoint has no matrices of floats"
+        raise UsageError("there is nothing to calibrate", why=why, hint="give --calibrate with --quantize, for floats")
+    ids = None if calibrate is None else calibration_tokens(checkpoint, calibrate)
 
     _check_fits(checkpoint, sizes)
 
     def load(*_: object) -> Module:
         with step(f"reading {path.name}"):
-            weights = checkpoint.weights if format is None else quantised(checkpoint.weights, format)
-            return decoder_module(prefix, config, weights, sizes)
+            return decoder_module(prefix, config, _stored(checkpoint, format, ids), sizes)
 
-    key = hashlib.sha256(f"{checkpoint.digest} {sizes} {config} {format}".encode()).hexdigest()
+    key = hashlib.sha256(f"{checkpoint.digest} {sizes} {config} {format} {ids}".encode()).hexdigest()
     file = ModelFile(path.resolve(), key.encode(), _frontend(load))
     place = load_board(board)
     weights = "file" if place.hosted else "flash"
@@ -119,6 +126,17 @@ def build_model(
     with replacing(out / "model.json") as stream:
         stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())
     return LlmBuild(out, info, report)
+
+
+def _stored(checkpoint: Checkpoint, format: str | None, ids: list[int] | None) -> Mapping[str, Weight]:
+    """The tensors in the bits that are built."""
+    if format is None:
+        return checkpoint.weights
+    if ids is None:
+        return quantised(checkpoint.weights, format)
+    with step("observing activations"):
+        inputs = observed(checkpoint.config, checkpoint.weights, ids)
+    return activation_aware(checkpoint.config, checkpoint.weights, inputs, format)
 
 
 def _check_folder(checkpoint: Checkpoint, out: Path, force: bool) -> None:

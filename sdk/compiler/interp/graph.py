@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from sdk.errors import BuildError, UsageError
 __all__ = ["bind_dims", "check_inputs", "init_values", "initial_states", "run_graph"]
 
 Array = NDArray[Any]
+Observer = Callable[[Call, Sequence[Array]], None]  # told of each call of an op, before it runs, with its arguments
 
 
 def initial_states(module: Module, dims: Mapping[str, int] | None = None) -> dict[str, Array]:
@@ -109,6 +110,7 @@ class _Machine:
     env: dict[Var, int]
     values: dict[str, Array]
     states: MutableMapping[str, Array]
+    observe: Observer | None = None
 
     def value(self, value: Value) -> Array:
         if value.const:
@@ -183,6 +185,8 @@ class _Machine:
 
     def op(self, call: Call, args: list[Array]) -> tuple[Array, ...]:
         row = get_op(call.callee)
+        if self.observe is not None:
+            self.observe(call, args)
         if row.view:  # by its type: in the attributes of a view, a dim that is 0 here would mean another thing
             return (args[0].reshape(self.shape(call.out.type)),)
         found = row.reference(*args, **attr_values(call.attrs, self.env))
@@ -206,7 +210,8 @@ class _Machine:
             raise BuildError(f"numpy cannot run the replicated graph {call.callee}", where=call.source or None)
         graph = self.module.graphs[call.callee]
         inputs = {p.name: a for p, a in zip(graph.params, args, strict=True)}
-        return _run(self.module, graph, inputs, self.states, {v.name: n for v, n in self.env.items()})
+        dims = {v.name: n for v, n in self.env.items()}
+        return _run(self.module, graph, inputs, self.states, dims, self.observe)
 
 
 def _run(
@@ -215,9 +220,10 @@ def _run(
     inputs: Mapping[str, Array],
     states: MutableMapping[str, Array],
     dims: Mapping[str, int],
+    observe: Observer | None = None,
 ) -> tuple[Array, ...]:
     env = check_inputs(graph, inputs, dims, _held_dims(module, states))
-    machine = _Machine(module, env, dict(inputs), states)
+    machine = _Machine(module, env, dict(inputs), states, observe)
     for node in graph.body:
         machine.node(node)
     return tuple(machine.value(r).copy() for r in graph.results)
@@ -229,6 +235,7 @@ def run_graph(
     inputs: Mapping[str, Array],
     states: MutableMapping[str, Array] | None = None,
     dims: Mapping[str, int] | None = None,
+    observe: Observer | None = None,
 ) -> dict[str, Array]:
     """Runs a graph of the module on numpy arrays.
 
@@ -240,6 +247,7 @@ def run_graph(
             states needs none.
         dims: values of dims that stand alone in no shape of a parameter. Those bound at init are known from the
             states; without ``states`` they are taken from here, or are at their upper bounds.
+        observe: told of each call of an op with its arguments, those of graphs that are called too.
 
     Returns:
         The results by name.
@@ -251,5 +259,6 @@ def run_graph(
     if entry not in module.graphs:
         raise UsageError(f"the module has no entry {entry}", hint=f"entries: {', '.join(sorted(module.graphs))}")
     graph = module.graphs[entry]
-    results = _run(module, graph, inputs, initial_states(module, dims) if states is None else states, dims or {})
+    held = initial_states(module, dims) if states is None else states
+    results = _run(module, graph, inputs, held, dims or {}, observe)
     return {r.name: array for r, array in zip(graph.results, results, strict=True)}
