@@ -68,7 +68,7 @@ def scaled(
             continue
         _apply(group, found, scales)
         for name in group.readers:
-            squares[name] = squares[name] / np.square(_spread(scales, group))
+            squares[name] = (squares[name] / np.square(_spread(scales, group))).astype(np.float32)
     return found, format, squares
 
 
@@ -107,17 +107,20 @@ def _scales(group: _Group, weights: Mapping[str, Weight], inputs: Inputs, format
         scales /= np.sqrt(scales.max() * scales.min())
         wide = _spread(scales, group)
         tried.append((sum(_error(part, inputs.rows, wide, format) for part in parts), scales))
-    return min(tried, key=lambda pair: pair[0])[1]
+    best: Floats = min(tried, key=lambda pair: pair[0])[1]
+    return best
 
 
 def _shared(values: Floats, group: _Group) -> Floats:
     """The mean over the inputs that are one row of the makers."""
-    return values.reshape(-1, group.repeats, group.head).mean(axis=1).reshape(-1)
+    found: Floats = values.reshape(-1, group.repeats, group.head).mean(axis=1).reshape(-1)
+    return found
 
 
 def _spread(scales: Floats, group: _Group) -> Floats:
     """Scales of rows as those of inputs."""
-    return np.repeat(scales.reshape(-1, 1, group.head), group.repeats, axis=1).reshape(-1)
+    found: Floats = np.repeat(scales.reshape(-1, 1, group.head), group.repeats, axis=1).reshape(-1)
+    return found
 
 
 def _some(weight: Weight) -> Floats:

@@ -114,7 +114,8 @@ def _to_q4_0_for(groups: Floats, squares: Floats) -> Bytes:
 
 def _near(groups: Floats, step: Floats) -> Floats:
     """The nearest of the numbers 0 to 15, which stand for -8 to 7 steps."""
-    return np.clip(np.trunc(_steps(groups, step) + np.float32(8.5)), 0, 15)
+    numbers: Floats = np.clip(np.trunc(_steps(groups, step) + np.float32(8.5)), 0, 15)
+    return numbers
 
 
 def _furthest(groups: Floats) -> Floats:
