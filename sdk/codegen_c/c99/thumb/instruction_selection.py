@@ -275,7 +275,7 @@ class _Selector:
         scaled = rescaled(*found[:2], self.names.is_small)
         match scaled:
             case None:
-                return self._made("clamp_i8", self.node(found[0]))
+                return self._clamped(found[0])
             case Rescaled(Op("srdhm30", (total, mult)), right, twice, up, bounded):
                 pass
             case _:
@@ -294,7 +294,14 @@ class _Selector:
                 node = self._made("add_sign", node)
             node = self._made("shr", node, by)
             node = self._made("add" if twice > 0 else "sub", node, abs(twice))
-        return self._made("half_i8", node)
+        return self._made("clamp_shr_i8", node, 1)
+
+    def _clamped(self, value: ValueExpr) -> Node:
+        match value:
+            case Op("shr", (high, Imm(int(by)))) if 0 < by < value.dtype.bits:
+                return self._made("clamp_shr_i8", self.node(high), by)
+            case _:
+                return self._made("clamp_i8", self.node(value))
 
     def _less(self, right: ValueExpr) -> Node:
         """One bit less than a shift; computed here where that is read from memory."""

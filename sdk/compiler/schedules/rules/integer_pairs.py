@@ -21,6 +21,7 @@ from sdk.compiler.schedules.rules.integer_window import (
     window_stride,
 )
 from sdk.compiler.schedules.rules.nest import extent, trip, write_out
+from sdk.compiler.schedules.rules.shifted import shift_sums
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var
 
@@ -61,22 +62,24 @@ class PairWindow:
         Raises:
             ScheduleError: a row has fewer pixels than its taps are dilated, or a step does not apply.
         """
-        return _pairs(self, nest.loops, nest.part, nest.choice)
+        return _pairs(self, nest)
 
 
-def _pairs(rule: PairWindow, loops: Loops, part: Contraction, choice: Choice) -> Loops:
+def _pairs(rule: PairWindow, nest: Nest) -> Loops:
+    loops, part = nest.loops, nest.part
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
     over, dilated = part.spatial[-2].var, dilation(loops, part, part.spatial[-2].var)
     step = window_stride(loops, part, over)
     parts = dilated // math.gcd(dilated, step)
     pixels, step = pixels_of(part) // parts, step * parts // dilated
-    tm = _tile(rule, part, pixels, step, choice)
+    tm = _tile(rule, part, pixels, step, nest.choice)
     width = step * (-(-pixels_of(part) // parts) - 1) + part.reduce[-1].var.hi + 1
     # layers of an image that is halved again and again have rows as far apart, so that one kernel serves them all
     alike = parts == 1 and tm == (SHARED if step == 1 else 3) and pixels % tm == 0 and width <= rule.pitch
     pitch = rule.pitch if alike else width + width % 2  # so that rows begin at words, of which one LDRD reads two
     s, reduce = Schedule(loops), loops_of(part.reduce)
     s.pack(part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).use_i16(part.b)
+    shift_sums(s, nest)
     rows = s.block(row, _rows_at_once(rule, loops, part, pitch))
     inside = [rows.inner, pixel]
     several = multiplier(loops, part)

@@ -9,7 +9,7 @@ from typing import Final
 from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
-from sdk.compiler.machines.nest import Choice, Factors, Nest
+from sdk.compiler.machines.nest import Factors, Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, loops_of
 from sdk.compiler.schedules.rules.gather import windowed
 from sdk.compiler.schedules.rules.integer_window import (
@@ -23,6 +23,7 @@ from sdk.compiler.schedules.rules.integer_window import (
     words_read,
 )
 from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, write_out
+from sdk.compiler.schedules.rules.shifted import shift_sums
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["PointRows", "RowTaps"]
@@ -65,19 +66,21 @@ class PointRows:
         Raises:
             ScheduleError: there are no rows of pixels, of a number known now, or a step does not apply.
         """
-        return _points(self, nest.loops, nest.part, nest.choice)
+        return _points(self, nest)
 
 
-def _points(rule: PointRows, loops: Loops, part: Contraction, choice: Choice) -> Loops:
+def _points(rule: PointRows, nest: Nest) -> Loops:
+    loops, part = nest.loops, nest.part
     pixels = part.spatial[-2].hi if len(part.spatial) > 2 else None
     if not isinstance(pixels, int):
         raise ScheduleError("no rows of pixels, or of a number known at run time")
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
     depth = extent(part.reduce)
-    tm = choice.rows or best_tile(rule.tiles, pixels, depth, depth, 1)
+    tm = nest.choice.rows or best_tile(rule.tiles, pixels, depth, depth, 1)
     s, k = Schedule(loops), loops_of(part.reduce)[-1]
     rows = s.block(row, min(max(rule.region // (2 * depth * pixels), 1), part.spatial[-3].var.hi + 1))
     s.reorder(pixel, channel).reorder(rows.inner, channel).pack(part.b, 1, 1).use_i16(part.b)
+    shift_sums(s, nest)
     lines = s.line_buffer(rows.outer, part.a)
     if lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
@@ -187,6 +190,7 @@ def _rows(rule: RowTaps, nest: Nest) -> Loops:
     s = Schedule(loops)
     around, pixel = _around(rule, s, taps, columns)
     s.pack(part.b, 1, 1).use_i16(part.b)
+    shift_sums(s, nest)
     lines = s.line_buffer(around, part.a)
     if lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
