@@ -144,6 +144,7 @@ class _Selector:
     reads_scratch: bool = False
     reads_shared: bool = False
     writes_shared: bool = False
+    writes_scratch: bool = False
 
     def selected(self, dead: Set[str]) -> Selected:
         """What was found; variables of the buffers ``dead`` are left alone.
@@ -153,7 +154,7 @@ class _Selector:
                 or in parameters that a call may give one address; what is computed before reads a variable that
                 changes.
         """
-        if self.writes and (self.reads_scratch or (self.reads_shared and self.writes_shared)):
+        if (self.writes_scratch and self.reads_scratch) or (self.writes_shared and self.reads_shared):
             raise NotSelected
         if not self.held.isdisjoint(self.values):
             raise NotSelected
@@ -194,6 +195,7 @@ class _Selector:
         value = self.node(stmt.value)
         self.writes += 1
         self.writes_shared |= not memory.scratch
+        self.writes_scratch |= memory.scratch
         kind = stmt.value.dtype
         width: Width
         if kind.nbytes == 4 and kind.kind in "iu":

@@ -75,10 +75,12 @@ def _points(rule: PointRows, nest: Nest) -> Loops:
     if not isinstance(pixels, int):
         raise ScheduleError("no rows of pixels, or of a number known at run time")
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
-    depth = extent(part.reduce)
-    tm = nest.choice.rows or best_tile(rule.tiles, pixels, depth, depth, 1)
+    depth, one_run = extent(part.reduce), window_stride(loops, part, part.spatial[-2].var) == 1
     s, k = Schedule(loops), loops_of(part.reduce)[-1]
-    rows = s.block(row, min(max(rule.region // (2 * depth * pixels), 1), part.spatial[-3].var.hi + 1))
+    count = min(max(rule.region // (2 * depth * pixels), 1), part.spatial[-3].var.hi + 1)
+    tiles = tuple(size for size in rule.tiles if size <= pixels)
+    tm = nest.choice.rows or best_tile(tiles, pixels * count if one_run else pixels, depth, depth, 1)
+    rows = s.block(row, count)
     s.reorder(pixel, channel).reorder(rows.inner, channel).pack(part.b, 1, 1).use_i16(part.b)
     shift_sums(s, nest)
     lines = s.line_buffer(rows.outer, part.a)
@@ -87,9 +89,12 @@ def _points(rule: PointRows, nest: Nest) -> Loops:
     copy = lines.copy
     if depth > 1:
         s.flatten(lines.buffer.name)
-        if window_stride(loops, part, part.spatial[-2].var) == 1:
+        if one_run:
             copy = s.fuse(lines.copies[-2], copy, f"{lines.buffer.name}_p")
     copy_in_runs(s, copy)
+    if one_run:
+        s.flatten(lines.buffer.name)
+        pixel = s.fuse(rows.inner, pixel, "px")
     tile = s.overlap(pixel, tm).inner
     s.unroll_and_jam(tile, [k]).use_dual_mac(k)
     return write_out(s, [tile])
