@@ -263,7 +263,9 @@ class _Printer:
 
     def _holds(self, statement: Statement, stmts: Sequence[Stmt], dead: Set[str]) -> bool:
         """Whether assembly does what the statements do, after which nothing reads the register buffers ``dead``."""
-        stored = [n for n in walk(tuple(stmts)) if isinstance(n, Store) and n.buffer not in dead]
+        nodes = list(walk(tuple(stmts)))
+        inside = dead | {n.buffer.name for n in nodes if isinstance(n, Alloc)}
+        stored = [n for n in nodes if isinstance(n, Store) and n.buffer not in inside]
         names = {(n.buffer, n.index): self.places[n.buffer].scalars.get(n.index) for n in stored}
         live = {name: (buffer, tuple(evaluate(d, {}) for d in at)) for (buffer, at), name in names.items() if name}
         elements = {place.c_name: place.buffer.dtype.scalar.bits for place in self.places.values()}

@@ -14,7 +14,7 @@ from sdk.codegen_c.c99.instructions.operations import operation
 from sdk.codegen_c.c99.thumb.basic_block import Access, BasicBlock, Item, LiveIn, Node, Read, Step, Width, Write
 from sdk.codegen_c.rescaled import Rescaled, clamped, rescaled
 from sdk.compiler.ir.intrinsics import imm, op
-from sdk.compiler.ir.loops import Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
+from sdk.compiler.ir.loops import Alloc, Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType
 from sdk.compiler.ir.walk import dims_used, walk
 from sdk.compiler.sym import Dim, free_vars, prove_ge, slope, substitute
@@ -137,6 +137,8 @@ class _Selector:
     made: dict[tuple[str, tuple[int, ...]], Step] = field(default_factory=dict)
     reads: dict[Access, Read] = field(default_factory=dict)
     known: dict[LiveIn, LiveIn] = field(default_factory=dict)
+    private: set[str] = field(default_factory=set)  # register buffers of an iteration, and what is in them
+    inside: dict[tuple[str, tuple[Dim, ...]], Node] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     stored: list[tuple[str, Dim, int]] = field(default_factory=list)
     products: int = 0
@@ -176,6 +178,12 @@ class _Selector:
             case Block(body) if all(isinstance(s, Store | Block) for s in body):
                 for inner in body:
                     self.statement(inner)
+            case Alloc(buffer) if self.loop is not None and buffer.space == "register":
+                self.private.add(buffer.name)
+            case Store(buffer, index, value, None) if buffer in self.private and _numbers(index):
+                if value.dtype != I32:
+                    raise NotSelected
+                self.inside[buffer, index] = self.node(value)
             case Store(buffer, index, value, None):
                 name = self.names.register(buffer, index)
                 if name is None:
@@ -347,6 +355,10 @@ class _Selector:
         return self.known.setdefault(live_in, live_in)
 
     def _load(self, load: Load) -> Node:
+        if load.buffer in self.private:
+            if (load.buffer, load.index) not in self.inside:
+                raise NotSelected
+            return self.inside[load.buffer, load.index]
         name = self.names.register(load.buffer, load.index)
         if name is not None:
             live_in = LiveIn(name, True, load)
@@ -409,6 +421,10 @@ class _Selector:
             return False
         self.reach[pointer] = low, high
         return True
+
+
+def _numbers(index: tuple[Dim, ...]) -> bool:
+    return all(isinstance(d, int) for d in index)
 
 
 def _whole_strides(apart: Dim, stride: Dim) -> int:

@@ -52,9 +52,7 @@ class PairWindow:
         """Windows along rows of some pixels, unless another structure is chosen."""
         if not nest.is_product("window", self.factors, self.least) or nest.choice.variant is not None:
             return False
-        part = nest.part
-        paired = len(part.spatial) > 2 and part.reduce[-1].var in taps_along(nest.loops, part, part.spatial[-2].var)
-        return paired and multiplier(nest.loops, part) > 0 and pixels_of(part) > 1
+        return len(nest.part.spatial) > 2 and multiplier(nest.loops, nest.part) > 0 and pixels_of(nest.part) > 1
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Neighbouring pixels of staged rows, in pairs of products.
@@ -72,8 +70,9 @@ def _pairs(rule: PairWindow, nest: Nest) -> Loops:
     step = window_stride(loops, part, over)
     parts = dilated // math.gcd(dilated, step)
     pixels, step = pixels_of(part) // parts, step * parts // dilated
-    tm = _tile(rule, part, pixels, step, nest.choice)
-    width = step * (-(-pixels_of(part) // parts) - 1) + part.reduce[-1].var.hi + 1
+    tm = _tile(rule, loops, part, pixels, step, nest.choice)
+    across = _taps_across(loops, part)
+    width = step * (-(-pixels_of(part) // parts) - 1) + across
     # layers of an image that is halved again and again have rows as far apart, so that one kernel serves them all
     alike = parts == 1 and tm == (SHARED if step == 1 else 3) and pixels % tm == 0 and width <= rule.pitch
     pitch = rule.pitch if alike else width + width % 2  # so that rows begin at words, of which one LDRD reads two
@@ -93,7 +92,7 @@ def _pairs(rule: PairWindow, nest: Nest) -> Loops:
         for around in reversed(inside):
             s.reorder(around, loop)
     lines = s.line_buffer(outer[0], part.a, 1, pitch)
-    if lines.buffer.dtype.bits == 8:
+    if across > 1 and lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
     if len(lines.fill) > 1:
         fill = s.fuse(lines.fill[0], lines.fill[1], f"{lines.buffer.name}_f")
@@ -101,21 +100,30 @@ def _pairs(rule: PairWindow, nest: Nest) -> Loops:
             s.attempt(_fill_words, fill)
     copy_in_runs(s, lines.copy)
     tile = s.overlap(inside[-1], tm).inner
-    s.unroll_and_jam(tile, reduce).use_dual_mac(reduce[-1])
-    return write_out(s, [*reduce[:-1], tile])
+    s.unroll_and_jam(tile, reduce)
+    if across > 1:
+        s.use_dual_mac(reduce[-1])
+    return write_out(s, [*(reduce[:-1] if across > 1 else reduce), tile])
+
+
+def _taps_across(loops: Loops, part: Contraction) -> int:
+    """The taps of a window along a row."""
+    last = part.reduce[-1]
+    return last.var.hi + 1 if last.var in taps_along(loops, part, part.spatial[-2].var) else 1
 
 
 def _fill_words(s: Schedule, fill: Loop) -> Schedule:
     return s.vectorize(s.split(fill, 2).inner)
 
 
-def _tile(rule: PairWindow, part: Contraction, pixels: int, step: int, choice: Choice) -> int:
+def _tile(rule: PairWindow, loops: Loops, part: Contraction, pixels: int, step: int, choice: Choice) -> int:
     """How many pixels to compute at once: those that layers share a kernel by, or that take the fewest instructions."""
     if choice.rows:
         return min(choice.rows, pixels)
     if step == 1 and pixels % SHARED == 0 and pixels:
         return SHARED
-    return best_tile(rule.tiles, pixels, step, part.reduce[-1].var.hi + 1, extent(part.reduce[:-1]))
+    across = _taps_across(loops, part)
+    return best_tile(rule.tiles, pixels, step, across, extent(part.reduce) // across)
 
 
 def _rows_at_once(rule: PairWindow, loops: Loops, part: Contraction, pitch: int) -> int:

@@ -36,6 +36,7 @@ FEW: Final = 4
 FEW_READS: Final = 1.0
 MORE_READS: Final = 1.25
 AROUND_LOOP: Final = 30
+WHOLE: Final = 3  # pixels of a tile in a loop that is short enough to cost less than what a last tile does
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,7 @@ def _points(rule: PointRows, nest: Nest) -> Loops:
     depth, one_run = extent(part.reduce), window_stride(loops, part, part.spatial[-2].var) == 1
     s, k = Schedule(loops), loops_of(part.reduce)[-1]
     count = min(max(rule.region // (2 * depth * pixels), 1), part.spatial[-3].var.hi + 1)
-    tiles = tuple(size for size in rule.tiles if size <= pixels)
-    tm = nest.choice.rows or best_tile(tiles, pixels * count if one_run else pixels, depth, depth, 1)
+    tm = nest.choice.rows or _points_at_once(rule, pixels, depth, one_run)
     rows = s.block(row, count)
     s.reorder(pixel, channel).reorder(rows.inner, channel).pack(part.b, 1, 1).use_i16(part.b)
     shift_sums(s, nest)
@@ -98,6 +98,12 @@ def _points(rule: PointRows, nest: Nest) -> Loops:
     tile = s.overlap(pixel, tm).inner
     s.unroll_and_jam(tile, [k]).use_dual_mac(k)
     return write_out(s, [tile])
+
+
+def _points_at_once(rule: PointRows, pixels: int, depth: int, one_run: bool) -> int:
+    """The tile that executes least; of rows that are one run one that divides them, which makes all of it one loop."""
+    whole = tuple(size for size in rule.tiles if size >= WHOLE and pixels % size == 0) if one_run else ()
+    return best_tile(whole or rule.tiles, pixels, depth, depth, 1)
 
 
 @dataclass(frozen=True, slots=True)
