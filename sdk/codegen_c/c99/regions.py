@@ -28,8 +28,9 @@ Element = Callable[[str, Dim], str]
 class Regions:
     """Prints regions of a function as assembly; everything else of it stays C. ``element`` is the C text of the element
     so many bytes behind the start of a buffer, ``fresh`` a name that nothing has, ``how`` how long statements may get
-    and what is worth one. To ``rereading`` names no constants are known that the C around has read before. What ``holds`` does not say of, a statement in the place of some statements after which
-    nothing reads the registers named, stays C."""
+    and what is worth one. ``rereading`` knows none of the constants that the C around holds in variables. What
+    ``holds`` does not say of, a statement in the place of some statements after which nothing reads the registers
+    named, stays C."""
 
     loops: Loops
     dims: DimPrinter
@@ -74,8 +75,8 @@ class Regions:
         return 0, []
 
     def _is_longer(self, found: Mapping[int, Statement | None], stmts: Sequence[Stmt], dead: Set[str]) -> bool:
-        """Whether one statement takes more instructions than one for its sums and one for what is made of these, between
-        which compilers put each sum to memory."""
+        """Whether one statement takes more instructions than one for its sums and one for what is made of these,
+        between which compilers put each sum to memory."""
         sums = min(found)
         whole, first, second = found[len(stmts)], found[sums], self._together(stmts[sums:], dead)
         if whole is None or first is None or second is None:

@@ -108,7 +108,9 @@ class _Printer:
         names = Names(self._register, self._memory, self._operand, self.values.is_small, unit.features)
         rereading = replace(names, register=self._variable)
         how = unit.machine.assembly
-        self.regions = how and Regions(loops, self.dims, names, rereading, self._element, self._fresh, small, how, self._holds)
+        self.regions = how and Regions(
+            loops, self.dims, names, rereading, self._element, self._fresh, small, how, self._holds
+        )
         self.validator = None if calls is None else Validator(loops, scratch, calls, unit.check)
         self.assembly: list[tuple[tuple[Stmt, ...], Statement]] = []
         self.around: list[Around] = []

@@ -28,6 +28,7 @@ from sdk.compiler.sym import Var
 __all__ = ["PairWindow"]
 
 SHARED: Final = 6  # neighbouring pixels of layers that share a kernel
+ENOUGH: Final = 4  # pixels of a row for which elements are staged that no window reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,11 @@ class PairWindow:
         """Windows along rows of some pixels, unless another structure is chosen."""
         if not nest.is_product("window", self.factors, self.least) or nest.choice.variant is not None:
             return False
-        return len(nest.part.spatial) > 2 and multiplier(nest.loops, nest.part) > 0 and pixels_of(nest.part) > 1
+        loops, part = nest.loops, nest.part
+        if len(part.spatial) < 3 or multiplier(loops, part) == 0 or pixels_of(part) < 2:
+            return False
+        staged = window_stride(loops, part, part.spatial[-2].var) == 1 or pixels_of(part) >= ENOUGH
+        return staged or _taps_across(loops, part) > 1
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Neighbouring pixels of staged rows, in pairs of products.

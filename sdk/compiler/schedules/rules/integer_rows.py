@@ -76,9 +76,9 @@ def _points(rule: PointRows, nest: Nest) -> Loops:
     if not isinstance(pixels, int):
         raise ScheduleError("no rows of pixels, or of a number known at run time")
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
-    depth, one_run = extent(part.reduce), window_stride(loops, part, part.spatial[-2].var) == 1
-    s, k = Schedule(loops), loops_of(part.reduce)[-1]
+    s, k, depth = Schedule(loops), loops_of(part.reduce)[-1], extent(part.reduce)
     count = min(max(rule.region // (2 * depth * pixels), 1), part.spatial[-3].var.hi + 1)
+    one_run = window_stride(loops, part, part.spatial[-2].var) == 1
     tm = nest.choice.rows or _points_at_once(rule, pixels, depth, one_run)
     rows = s.block(row, count)
     s.reorder(pixel, channel).reorder(rows.inner, channel).pack(part.b, 1, 1).use_i16(part.b)
@@ -92,7 +92,7 @@ def _points(rule: PointRows, nest: Nest) -> Loops:
         if one_run:
             copy = s.fuse(lines.copies[-2], copy, f"{lines.buffer.name}_p")
     copy_in_runs(s, copy)
-    if one_run:
+    if one_run and count > 1:
         s.flatten(lines.buffer.name)
         pixel = s.fuse(rows.inner, pixel, "px")
     tile = s.overlap(pixel, tm).inner
