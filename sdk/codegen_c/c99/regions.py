@@ -85,12 +85,11 @@ class Regions:
         return len(whole.lines) > len(first.lines) + len(second.lines) + len(kept)
 
     def _together(self, stmts: Sequence[Stmt], dead: Set[str]) -> Statement | None:
-        """The statement of a basic block that is worth one, constants read again where registers are too few."""
-        for names in (self.names, self.rereading):
-            found = self._best(partial(thumb.select, stmts, names, dead=dead), None, 1, self._worth)
-            if found is not None:
-                return found
-        return None
+        """The statement of a basic block that is worth one, with constants in registers or read in it: what is
+        shorter."""
+        selects = (partial(thumb.select, stmts, names, dead=dead) for names in (self.names, self.rereading))
+        found = (self._best(select, None, 1, self._worth) for select in selects)
+        return min((one for one in found if one is not None), key=lambda one: len(one.lines), default=None)
 
     def _worth(self, selected: thumb.Selected) -> bool:
         """Whether a basic block gains by a statement of its own. Compilers spread the reads of constants over the code
