@@ -143,9 +143,13 @@ def joined(unit: Unit) -> Iterator[Kernel]:
     a, b, e = (Load(f"x{k}", (0,), I32) for k in range(3))
     for type in map(dtype, ("i8", "u8", "i16")):
         lo, hi = type.limits
-        uses = [one for k in ("clamp", "half") if (one := chosen(f"{k}_{type}", (I32, I32), unit.features))]
+        names = ((f"clamp_{type}", 2), (f"clamp_shr_{type}", 3))
+        uses = [one for k, n in names if (one := chosen(k, (I32,) * n, unit.features))]
         clamped = op("min", op("max", a, imm(lo)), imm(hi))
         yield Kernel(f"clamp_{type}", (type, I32), cast(clamped, type), uses[:1])
+        for by in (1, 10, 31):
+            clamped = op("min", op("max", op("shr", a, imm(by)), imm(lo)), imm(hi))
+            yield Kernel(f"clamp_shr_{type}_{by}", (type, I32), cast(clamped, type), uses[1:])
         for zero, name in product((lo, lo + 3), ("rdbpot1", "rdbpot22")):
             whole = chosen("rescale_product", (I32,) * 5, unit.features)
             joint = zero == lo and name == "rdbpot22" and abs(2 * zero + 1) < 512

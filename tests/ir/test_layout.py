@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Records, Step, Tile, Widen
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Records, Scale, Step, Tile, Widen
 from sdk.compiler.ir.packing import pack_array, unpack_array
 from sdk.compiler.ir.types import F32, I8, I16, I32, U8, U16, U32, DType, TensorType
 from sdk.compiler.sym import Var, ceildiv, evaluate, floordiv, mod
@@ -103,6 +103,32 @@ def test_wider_elements() -> None:
         assert check(Layout((Widen(wide),)), made((2, 3), dtype), dtype).dtype == wide.numpy
 
 
+def test_rows_are_scaled() -> None:
+    """By one power of 2, or by one less what a vector beside says."""
+    data, less = made((4, 5)), np.asarray([3, 0, 6, 1], np.int32)
+    layout = Layout((Fuse(1, -1), Widen(I16), Scale(8, "less")))
+    stored = pack_array(data, layout, {"less": less})
+    np.testing.assert_array_equal(stored, data.astype(np.int16) << (8 - less[:, None]))
+    np.testing.assert_array_equal(unpack_array(stored, layout, TensorType(I8, data.shape), {"less": less}), data)
+    one = pack_array(data, layout, {"less": less[:1]})
+    np.testing.assert_array_equal(one, pack_array(data, Layout((Widen(I16), Scale(5)))))
+
+
+@pytest.mark.parametrize(
+    ("scale", "beside", "message"),
+    [
+        (Scale(9), {}, "9 bits do not scale these elements in i16"),
+        (Scale(8, "less"), {}, "scaled by less, which is not known"),
+        (Scale(8, "less"), {"less": [1, 2]}, "4 rows are not scaled by 8 less less, 2 numbers"),
+        (Scale(8, "less"), {"less": [1, 2, 9, 3]}, "4 rows are not scaled"),
+    ],
+)
+def test_rows_that_are_not_scaled(scale: Scale, beside: dict[str, list[int]], message: str) -> None:
+    given = {name: np.asarray(numbers, np.int32) for name, numbers in beside.items()}
+    with pytest.raises(BuildError, match=message):
+        pack_array(np.full((4, 5), 127, np.int8), Layout((Widen(I16), scale)), given)
+
+
 def test_no_steps_keep_the_array() -> None:
     for shape in ((), (0, 3), (2, 3)):
         assert check(Layout(), made(shape)).shape == shape
@@ -177,6 +203,7 @@ def test_symbolic_dims() -> None:
         (Interleave(0, 2), (Var("n", 1, 9).expr,)),
         (Records(0, (0, 1, 2)), (4, 3)),
         (Records(1, (0, 1, 3)), (4, 3)),
+        (Scale(1), ()),
     ],
 )
 def test_steps_that_do_not_apply(step: Step, shape: tuple[int, ...]) -> None:
@@ -193,6 +220,7 @@ def test_steps_that_do_not_apply(step: Step, shape: tuple[int, ...]) -> None:
         (Widen(F32), I8),
         (Widen(U16), I8),
         (Widen(I8), U8),
+        (Scale(1), F32),
     ],
 )
 def test_elements_that_do_not_fit(step: Step, dtype: DType) -> None:

@@ -52,7 +52,7 @@ def called(one: Instruction, types: tuple[DType, ...]) -> set[str]:
     text = one.text.replace("$T", str(types[0]))
     for k, type in enumerate(types[1:]):
         text = text.replace(f"${k}", str(type))
-    numbers = [{3: i, 4: j} for i, j in product(range(4), range(2))]
+    numbers = [{1: n, 3: i, 4: j} for n, i, j in product(range(1, 32), range(4), range(2))]
     texts = {re.sub(r"\{(\d):int\}", lambda m, n=n: str(n[int(m[1])]), text) for n in numbers}
     names = {name for one in texts for name in re.findall(r"@(\w+)", one)}
     return {name for name in names if not re.match(r"mac[23]\d", name)}  # pairs have halves 0 and 1 only

@@ -211,26 +211,29 @@ class ValuePrinter:
         if found is None:
             return None
         x, lo, hi = found
-        halved, text = self._rescaled(x, lo)
+        by, text = self._rescaled(x, lo)
         kind = _WHOLE.get((lo, hi))
-        saturated = kind and self._own(f"{'half' if halved else 'clamp'}_{kind}", 1)
+        saturated = kind and self._own(f"clamp_shr_{kind}" if by else f"clamp_{kind}", 2 if by else 1)
         if saturated:
-            return CValue(self._unit.expand(saturated.format(text)), ATOM)
-        value = f"{text} >> 1" if halved else text
+            return CValue(self._unit.expand(saturated.replace("{1:int}", str(by)).format(text)), ATOM)
+        value = f"{text} >> {by}" if by else text
         bounds = f"{literal(lo, I32).text}, {literal(hi, I32).text}"
         return CValue(f"{self._unit.helper('clamp_i32')}({value}, {bounds})", ATOM)
 
-    def _rescaled(self, x: ValueExpr, lo: int) -> tuple[bool, str]:
-        """(whether doubled, text) of what is to be clamped."""
+    def _rescaled(self, x: ValueExpr, lo: int) -> tuple[int, str]:
+        """(by how much it is to be shifted right, text) of what is to be clamped."""
         found = rescaled(x, lo, self.is_small)
+        match x:
+            case Op("shr", (high, Imm(int(by)))) if found is None and 0 < by < x.dtype.bits:
+                return by, self.text(high, UNARY)
         if found is None:
-            return False, self.text(x)
+            return 0, self.text(x)
         joined = self._own("rescale_product", 4)
         if joined and found.up and found.bounded and isinstance(found.high, Op):
             factors = (self.text(arg) for arg in (*found.high.args, found.right))
-            return True, self._unit.expand(joined.format(*factors, found.twice))
+            return 1, self._unit.expand(joined.format(*factors, found.twice))
         helper = self._unit.helper("rescale_up" if found.up else "rescale")
-        return True, f"{helper}({self.text(found.high)}, {self.text(found.right)}, {found.twice})"
+        return 1, f"{helper}({self.text(found.high)}, {self.text(found.right)}, {found.twice})"
 
     def _own(self, op: str, arity: int) -> str | None:
         """The instruction for an operation of the printer's own on integers of 32 bits, where there is one."""

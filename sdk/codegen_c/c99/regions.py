@@ -28,12 +28,14 @@ Element = Callable[[str, Dim], str]
 class Regions:
     """Prints regions of a function as assembly; everything else of it stays C. ``element`` is the C text of the element
     so many bytes behind the start of a buffer, ``fresh`` a name that nothing has, ``how`` how long statements may get
-    and what is worth one. What ``holds`` does not say of, a statement in the place of some statements after which
-    nothing reads the registers named, stays C."""
+    and what is worth one. ``rereading`` knows none of the constants that the C around holds in variables. What
+    ``holds`` does not say of, a statement in the place of some statements after which nothing reads the registers
+    named, stays C."""
 
     loops: Loops
     dims: DimPrinter
     names: thumb.Names
+    rereading: thumb.Names
     element: Element
     fresh: Callable[[str], str]
     small: bool
@@ -64,17 +66,36 @@ class Regions:
         assembly together, and their lines."""
         block = len(list(takewhile(lambda stmt: thumb.selectable(stmt, self.names), stmts)))
         sums = len(list(takewhile(self._is_sum, stmts[:block])))
-        for count in filter(None, dict.fromkeys((block, sums))):
-            dead = own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}
-            found = self._best(partial(thumb.select, stmts[:count], self.names, dead=dead), None, 1, self._worth)
-            if found is not None and self.holds(found, stmts[:count], dead):
-                return count, found.printed()
+        found = {n: self._together(stmts[:n], _dead(stmts, own, n)) for n in (block, sums) if n}
+        if 0 < sums < block and self._is_longer(found, stmts[:block], _dead(stmts, own, block)):
+            del found[block]
+        for count, statement in found.items():
+            if statement is not None and self.holds(statement, stmts[:count], _dead(stmts, own, count)):
+                return count, statement.printed()
         return 0, []
+
+    def _is_longer(self, found: Mapping[int, Statement | None], stmts: Sequence[Stmt], dead: Set[str]) -> bool:
+        """Whether one statement takes more instructions than one for its sums and one for what is made of these,
+        between which compilers put each sum to memory."""
+        sums = min(found)
+        whole, first, second = found[len(stmts)], found[sums], self._together(stmts[sums:], dead)
+        if whole is None or first is None or second is None:
+            return False
+        kept = {(s.buffer, s.index) for s in stmts[:sums] if isinstance(s, Store)}
+        return len(whole.lines) > len(first.lines) + len(second.lines) + len(kept)
+
+    def _together(self, stmts: Sequence[Stmt], dead: Set[str]) -> Statement | None:
+        """The statement of a basic block that is worth one, with constants in registers or read in it: what is
+        shorter."""
+        selects = (partial(thumb.select, stmts, names, dead=dead) for names in (self.names, self.rereading))
+        found = (self._best(select, None, 1, self._worth) for select in selects)
+        return min((one for one in found if one is not None), key=lambda one: len(one.lines), default=None)
 
     def _worth(self, selected: thumb.Selected) -> bool:
         """Whether a basic block gains by a statement of its own. Compilers spread the reads of constants over the code
         around better than a statement that needs them all at once."""
-        few = selected.products < self.how.products
+        done = selected.products + (selected.writes if selected.products else 0)
+        few = done < self.how.products
         if few and selected.shared and not all(pointer.stored for pointer in selected.pointers):
             return False
         return not few or selected.writes >= self.how.products // 2
@@ -165,3 +186,8 @@ class Regions:
     def _path(self, pointer: thumb.InductionPointer, strides: Mapping[str, str], looped: bool) -> thumb.Path:
         stride = f"%[{strides[self._stride(pointer)]}]" if pointer.stride != 0 else ""
         return thumb.Path(pointer.step if looped else 0, stride, pointer.places if looped else 0)
+
+
+def _dead(stmts: Sequence[Stmt], own: Set[str], count: int) -> Set[str]:
+    """Which buffers of ``own`` nothing reads after the first statements."""
+    return own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}

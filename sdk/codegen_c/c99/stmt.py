@@ -106,8 +106,11 @@ class _Printer:
         self.addresses = Addresses(self.dims, scratch, frozenset(loops.layouts))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
         names = Names(self._register, self._memory, self._operand, self.values.is_small, unit.features)
+        rereading = replace(names, register=self._variable)
         how = unit.machine.assembly
-        self.regions = how and Regions(loops, self.dims, names, self._element, self._fresh, small, how, self._holds)
+        self.regions = how and Regions(
+            loops, self.dims, names, rereading, self._element, self._fresh, small, how, self._holds
+        )
         self.validator = None if calls is None else Validator(loops, scratch, calls, unit.check)
         self.assembly: list[tuple[tuple[Stmt, ...], Statement]] = []
         self.around: list[Around] = []
@@ -262,7 +265,9 @@ class _Printer:
 
     def _holds(self, statement: Statement, stmts: Sequence[Stmt], dead: Set[str]) -> bool:
         """Whether assembly does what the statements do, after which nothing reads the register buffers ``dead``."""
-        stored = [n for n in walk(tuple(stmts)) if isinstance(n, Store) and n.buffer not in dead]
+        nodes = list(walk(tuple(stmts)))
+        inside = dead | {n.buffer.name for n in nodes if isinstance(n, Alloc)}
+        stored = [n for n in nodes if isinstance(n, Store) and n.buffer not in inside]
         names = {(n.buffer, n.index): self.places[n.buffer].scalars.get(n.index) for n in stored}
         live = {name: (buffer, tuple(evaluate(d, {}) for d in at)) for (buffer, at), name in names.items() if name}
         elements = {place.c_name: place.buffer.dtype.scalar.bits for place in self.places.values()}
@@ -273,8 +278,10 @@ class _Printer:
 
     def _register(self, buffer: str, index: Index) -> str | None:
         """The variable that holds an element of 32 bits."""
-        if (buffer, index) in self.hoisted:
-            return self.hoisted[buffer, index]
+        return self.hoisted.get((buffer, index)) or self._variable(buffer, index)
+
+    def _variable(self, buffer: str, index: Index) -> str | None:
+        """The same for an element of a register buffer."""
         place = self.places[buffer]
         return place.scalars.get(index) if place.element == I32 else None
 

@@ -14,7 +14,20 @@ from sdk.compiler.ir.types import DType, TensorType
 from sdk.compiler.sym import Dim, ceildiv, dmax, dmin, flat_index, floordiv, mod, product, prove_eq
 from sdk.errors import BuildError
 
-__all__ = ["ROW_MAJOR", "Fuse", "Interleave", "Join", "Layout", "Pad", "Permute", "Records", "Step", "Tile", "Widen"]
+__all__ = [
+    "ROW_MAJOR",
+    "Fuse",
+    "Interleave",
+    "Join",
+    "Layout",
+    "Pad",
+    "Permute",
+    "Records",
+    "Scale",
+    "Step",
+    "Tile",
+    "Widen",
+]
 
 Shape = tuple[Dim, ...]
 JOINED_BITS: Final = 32  # of the widest word that elements are joined in
@@ -106,6 +119,15 @@ class Widen:
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """Integers are multiplied by 2 to the power of ``bits``; where ``by`` names a vector, a parameter beside this one,
+    those of row ``k`` of the first axis by 2 to the power of ``bits`` less its element ``k``, or its only one."""
+
+    bits: int
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """The records along an axis, whose elements are the next axis, become one axis with it: part by part, each of all
     records in turn. ``fields`` are (first element, count, size) of parts of ``size`` elements each, one field behind
@@ -125,7 +147,7 @@ class Records:
         return sum(count * size for _, count, size in self.parts)
 
 
-Step = Permute | Fuse | Tile | Pad | Interleave | Join | Widen | Records
+Step = Permute | Fuse | Tile | Pad | Interleave | Join | Widen | Scale | Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +205,7 @@ def _spelled(step: Step) -> str:
     """A step as text: ``tile(1, 4)``."""
     given = (getattr(step, f.name) for f in fields(step))
     args = [a for value in given for a in (value if isinstance(value, tuple) else (value,))]
-    return f"{type(step).__name__.lower()}({', '.join(map(str, args))})"
+    return f"{type(step).__name__.lower()}({', '.join(str(a) for a in args if a != '')})"
 
 
 def _sound(step: Step) -> bool:
@@ -200,6 +222,8 @@ def _sound(step: Step) -> bool:
             return whole and axis >= 0 and count >= 1 and dtype.bits % count == 0
         case Widen(dtype):
             return dtype.lanes == 1
+        case Scale(bits):
+            return 0 <= bits < JOINED_BITS
         case Records(axis, fields):
             return axis >= 0 and bool(fields) and len(fields) % 3 == 0 and _is_whole(step)
         case _:
@@ -221,6 +245,8 @@ def _dtype(step: Step, dtype: DType) -> DType | None:
     match step:
         case Join(_, count, joined):
             return joined if dtype.kind in "iu" and dtype.bits * count <= joined.bits else None
+        case Scale():
+            return dtype if dtype.kind in "iu" and dtype.lanes == 1 else None
         case Widen(wide):
             return wide if dtype.lanes == 1 and _has_all(wide, dtype) else None
         case Permute() | Fuse() | Tile() | Pad() | Interleave() | Records():
@@ -259,6 +285,8 @@ def _shape(step: Step, shape: Shape) -> Shape | None:
             return (*shape[:first], product(shape[first:end]), *shape[end:]) if first <= end <= rank else None
         case Widen():
             return shape
+        case Scale():
+            return shape if shape else None
         case Records(axis):
             if axis + 2 > rank or shape[axis + 1] != step.width:
                 return None
@@ -290,7 +318,7 @@ def _moved(step: Step, index: Shape, shape: Shape) -> Shape:
         case Fuse(first):
             end = step.end(len(shape))
             return (*index[:first], flat_index(index[first:end], shape[first:end]), *index[end:])
-        case Pad() | Widen():
+        case Pad() | Widen() | Scale():
             return index
         case Records(axis):
             return (*index[:axis], _in_parts(step, index[axis], index[axis + 1], shape[axis]), *index[axis + 2 :])

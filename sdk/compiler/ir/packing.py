@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Records, Step, Tile, Widen
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Records, Scale, Step, Tile, Widen
 from sdk.compiler.ir.types import SCALARS, TensorType
 from sdk.errors import BuildError
 
 __all__ = ["pack_array", "unpack_array"]
 
 Array = NDArray[Any]
+_MOST_SCALED: Final = 31  # powers of 2
 _WORDS: Final = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # by bytes
 
 
-def pack_array(data: Array, layout: Layout) -> Array:
-    """A logical array as it is stored in a layout.
+def pack_array(data: Array, layout: Layout, beside: Mapping[str, Array] | None = None) -> Array:
+    """A logical array as it is stored in a layout; ``beside`` are the vectors that steps name.
 
     Raises:
-        BuildError: a step does not apply to it, or elements that it joins do not fit their type.
+        BuildError: a step does not apply to it, or elements that it joins or scales do not fit their type.
     """
     kind = next(t for t in SCALARS.values() if t.numpy == data.dtype)
     for step, type in zip(layout.steps, _types(layout, TensorType(kind, data.shape))[1:], strict=True):
-        data = _packed(data, step, type)
+        data = _packed(data, step, type, beside or {})
     return np.asarray(data, order="C")
 
 
-def unpack_array(stored: Array, layout: Layout, type: TensorType) -> Array:
-    """The logical array of ``type`` that is stored in a layout.
+def unpack_array(
+    stored: Array, layout: Layout, type: TensorType, beside: Mapping[str, Array] | None = None
+) -> Array:
+    """The logical array of ``type`` that is stored in a layout; ``beside`` are the vectors that steps name.
 
     Raises:
         BuildError: a step does not apply to it.
     """
     types = _types(layout, type)
     for step, before in zip(reversed(layout.steps), reversed(types[:-1]), strict=True):
-        stored = _unpacked(stored, step, before)
+        stored = _unpacked(stored, step, before, beside or {})
     return np.asarray(stored, order="C")
 
 
@@ -49,7 +53,7 @@ def _types(layout: Layout, type: TensorType) -> list[TensorType]:
     return found
 
 
-def _packed(data: Array, step: Step, type: TensorType) -> Array:
+def _packed(data: Array, step: Step, type: TensorType, beside: Mapping[str, Array]) -> Array:
     """What a step makes of an array: one of ``type``."""
     match step:
         case Permute(order):
@@ -68,6 +72,9 @@ def _packed(data: Array, step: Step, type: TensorType) -> Array:
             return _fitting(np.asarray(words), step)
         case Widen(dtype):
             return data.astype(dtype.numpy)
+        case Scale():
+            scaled = data.astype(np.int64) << _powers(step, data.shape, beside)
+            return _in_range(scaled, type, f"{step.bits} bits do not scale these elements in")
         case Records():
             return _by_parts(data, step, type)
         case _:
@@ -94,7 +101,7 @@ def _by_parts(data: Array, step: Records, type: TensorType) -> Array:
     return out
 
 
-def _unpacked(data: Array, step: Step, type: TensorType) -> Array:
+def _unpacked(data: Array, step: Step, type: TensorType, beside: Mapping[str, Array]) -> Array:
     """The array of ``type`` that a step made ``data`` of."""
     shape = type.static_shape
     match step:
@@ -114,6 +121,8 @@ def _unpacked(data: Array, step: Step, type: TensorType) -> Array:
             return _parted(data, axis, count, dtype.bits // count, type)
         case Widen():
             return data.astype(type.dtype.numpy)
+        case Scale():
+            return (data.astype(np.int64) >> _powers(step, data.shape, beside)).astype(type.dtype.numpy)
         case Records():
             return _from_parts(data, step, type)
         case _:
@@ -156,11 +165,25 @@ def _turned(data: Array, axis: int, ways: int) -> Array:
     return np.swapaxes(runs, axis, axis + 1).reshape(data.shape)
 
 
+def _powers(step: Scale, shape: tuple[int, ...], beside: Mapping[str, Array]) -> NDArray[np.int64]:
+    """By what power of 2 each row is multiplied."""
+    if step.by and step.by not in beside:
+        raise BuildError(f"rows are scaled by {step.by}, which is not known")
+    less = beside[step.by].astype(np.int64).reshape(-1) if step.by else np.zeros(1, np.int64)
+    if less.size not in (1, shape[0]) or less.min() < step.bits - _MOST_SCALED or less.max() > step.bits:
+        raise BuildError(f"{shape[0]} rows are not scaled by {step.bits} less {step.by}, {less.size} numbers")
+    return (step.bits - less).reshape(-1, *(1,) * (len(shape) - 1))
+
+
 def _fitting(words: NDArray[np.int64], step: Join) -> Array:
-    lo, hi = step.dtype.limits
-    if words.size and (words.min() < lo or words.max() > hi):
-        raise BuildError(f"{step.count} elements joined in one do not fit {step.dtype}")
-    return words.astype(step.dtype.numpy)
+    return _in_range(words, TensorType(step.dtype, ()), f"{step.count} elements joined in one do not fit")
+
+
+def _in_range(values: NDArray[np.int64], type: TensorType, otherwise: str) -> Array:
+    lo, hi = type.dtype.limits
+    if values.size and (values.min() < lo or values.max() > hi):
+        raise BuildError(f"{otherwise} {type.dtype}")
+    return values.astype(type.dtype.numpy)
 
 
 def _parted(words: Array, axis: int, count: int, bits: int, type: TensorType) -> Array:

@@ -22,7 +22,7 @@ __all__ = ["MACHINES"]
 
 # in place of LEAST where layers share kernels and hot loops are short: small products take the code of larger ones
 SMALL: Final = 1024
-SMALLER: Final = 256  # of windows, and sums along rows: the plain nest takes four to eight times as long there
+SMALLER: Final = 64  # of windows, and sums along rows: the plain nest takes four to eight times as long there
 # set by visual wake words: rows of its largest depthwise layers, of 48 pixels, have 50 elements. At one pitch, and with
 # as many rows at once, the layers of a stride are one kernel down to 6 by 6 (tests/schedules/test_rules.py)
 PITCH: Final = 52

@@ -9,15 +9,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.compiler.analysis.vectors import at_every_place
 from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
-from sdk.compiler.ir.intrinsics import apply
 from sdk.compiler.ir.loops import Block, Buffer, Idx, Imm, Load, Loops, Op, Param, Ref, ValueExpr
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import I32, TensorType
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import fresh
 from sdk.compiler.sym import Dim
-from sdk.errors import BuildError
 
 __all__ = ["InterleaveConstants"]
 
@@ -147,7 +146,7 @@ def _called(graph: Graph, made: Mapping[str, _Table], module: Module, consts: di
         if isinstance(node, Call) and node.kind == "loops" and node.callee in made:
             table = made[node.callee]
             data = {b: module.consts[node.args[k].name].data for b, k in table.params.items()}
-            rows = np.stack([_column(c, data) for c in table.columns], axis=1)
+            rows = np.stack([at_every_place(c, data) for c in table.columns], axis=1)
             first = min(table.params.values())
             name = _name(f"{node.args[first].name}_table", rows, module, consts)
             value = Value(name, consts[name].type, const=True)
@@ -156,18 +155,6 @@ def _called(graph: Graph, made: Mapping[str, _Table], module: Module, consts: di
             node = replace(node, args=tuple(args))
         body.append(node)
     return replace(graph, body=tuple(body))
-
-
-def _column(value: ValueExpr, data: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """The value at every place."""
-    match value:
-        case Load():
-            return data[value.buffer]
-        case Imm():
-            return np.full_like(next(iter(data.values())), value.value)
-        case Op():
-            return np.asarray(apply(value.name, [_column(a, data) for a in value.args], value.dtype))
-    raise BuildError(f"a column of a table is made of {value}")
 
 
 def _name(stem: str, rows: NDArray[Any], module: Module, consts: dict[str, Const]) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
-from sdk.compiler.ir.layout import Interleave, Join, Layout, Permute, Tile, Widen
+from sdk.compiler.ir.layout import Interleave, Join, Layout, Permute, Scale, Tile, Widen
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.packing import pack_array
@@ -23,7 +26,14 @@ from sdk.errors import MiscompileWarning
 
 __all__ = ["ScheduleLoops", "candidates_of"]
 
-_ELEMENTS: Final = {(): "", (Widen,): "wide", (Interleave,): "crossed", (Join,): "plain", (Join, Interleave): "paired"}
+_ELEMENTS: Final = {
+    (): "",
+    (Widen,): "wide",
+    (Widen, Scale): "scaled",
+    (Interleave,): "crossed",
+    (Join,): "plain",
+    (Join, Interleave): "paired",
+}
 
 
 @dataclass(frozen=True)
@@ -123,9 +133,10 @@ def _repack(
             f = loops[node.callee]
             reads = [p.buffer.name for p in f.params if p.mode == "read"]
             args = list(node.args)
+            beside = {p: module.consts[a.name].data for p, a in zip(reads, node.args, strict=True) if a.const}
             for param, layout in f.layouts.items():
                 k = reads.index(param)
-                const = _packed(module.consts[args[k].name], layout, module, consts)
+                const = _packed(module.consts[args[k].name], layout, beside, module, consts)
                 args[k] = Value(const.name, const.type, const=True)
             node = replace(node, callee=names[node.callee], args=tuple(args))
         elif isinstance(node, WriteState) and node.kernel:
@@ -134,16 +145,26 @@ def _repack(
     return replace(graph, body=tuple(body))
 
 
-def _packed(const: Const, layout: Layout, module: Module, made: dict[str, Const]) -> Const:
-    """The constant in a layout, under a name that no other has; put into ``made`` where it is not there yet."""
+def _packed(
+    const: Const, layout: Layout, beside: Mapping[str, NDArray[Any]], module: Module, made: dict[str, Const]
+) -> Const:
+    """The constant in a layout, which may name vectors ``beside`` it, under a name that no other has; put into ``made``
+    where it is not there yet."""
+    type = layout.stored(TensorType(const.type.dtype, const.type.shape))
+    named = any(isinstance(step, Scale) and step.by for step in layout.steps)
+    scaled = pack_array(const.data, layout, beside) if named else None
     name = f"{const.name}_{_short(layout)}"
-    while name in module.consts or (name in made and made[name].layout != layout):
+    while name in module.consts or (name in made and not _is(made[name], layout, scaled)):
         name += "_"
     if name not in made:
-        data = pack_array(const.data, layout)
-        type = layout.stored(TensorType(const.type.dtype, const.type.shape))
+        data = pack_array(const.data, layout) if scaled is None else scaled
         made[name] = Const(name, type, data, layout)
     return made[name]
+
+
+def _is(const: Const, layout: Layout, data: NDArray[Any] | None) -> bool:
+    """Whether a packed constant is in a layout, which says what it holds where no ``data`` are given."""
+    return const.layout == layout and (data is None or np.array_equal(const.data, data))
 
 
 def _short(layout: Layout) -> str:
@@ -155,7 +176,7 @@ def _short(layout: Layout) -> str:
                 rows = f"a{order[0]}"
             case Tile(axis, size) if axis < 2:
                 sizes[axis] *= size
-            case Join() | Widen() | Interleave():
+            case Join() | Widen() | Scale() | Interleave():
                 kinds.append(type(step))
     if layout.steps[-1] == Join(0, 2, I32):
         return f"pairs{rows}"

@@ -26,7 +26,19 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, check_whole, copied, counter, replace_loop
-from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, free_vars, prove_eq, prove_ge, prove_lt
+from sdk.compiler.sym import (
+    Dim,
+    Var,
+    ceildiv,
+    dmax,
+    dmin,
+    floordiv,
+    free_vars,
+    prove_eq,
+    prove_ge,
+    prove_lt,
+    substitute,
+)
 
 __all__ = ["block", "cascade", "cyclic", "overlap", "round_up"]
 
@@ -147,7 +159,7 @@ def overlap(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
     def one(loop: For) -> tuple[Stmt, ...]:
         extent = loop.hi - loop.lo
         check_whole(loop, f"overlap({name}, {size})")
-        if size < 1 or prove_ge(extent, size) is not True:
+        if size < 1 or prove_ge(_least(loops, loop, extent), size) is not True:
             raise ScheduleError(f"overlap({name}, {size}): the loop does not run {size} times or more for certain")
         private = {n.buffer.name for n in statements(loop.body) if isinstance(n, Alloc)}
         loads, stores = buffers_used(loop.body)
@@ -161,6 +173,14 @@ def overlap(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
         return (For(outer, 0, ceildiv(extent, size), Block((For(inner, 0, size, body),)), loop.kind),)
 
     return replace_loop(loops, name, one), made
+
+
+def _least(loops: Loops, loop: For, extent: Dim) -> Dim:
+    """What the extent of a loop is in the last iterations of those around it, where it shrinks with them."""
+    for around in (n for n in statements(loops.body) if isinstance(n, For) and loop in statements(n.body)):
+        if prove_ge(extent - substitute(extent, {around.var: around.var.expr + 1}), 0) is True:
+            extent = substitute(extent, {around.var: around.hi - 1})
+    return extent
 
 
 def round_up(loops: Loops, name: Loop, multiple: int) -> Loops:

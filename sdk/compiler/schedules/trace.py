@@ -26,6 +26,7 @@ from sdk.compiler.schedules import (
     pack,
     partial,
     reshape_loops,
+    shift_sums,
     swar,
     tensorize,
     transpose,
@@ -91,6 +92,7 @@ class Schedule:
     reorder = _step(reshape_loops.reorder)
     split = _step(reshape_loops.split)
     unroll = _step(reshape_loops.unroll)
+    shift_sums = _step(shift_sums.shift_sums)
     use_swar = _step(swar.use_swar)
     widen = _step(swar.widen)
     use_dot = _step(tensorize.use_dot)

@@ -91,7 +91,7 @@ def _differs(one: Candidate, rng: np.random.Generator, whole: bool, allowance: A
         if not whole and rows is None:
             return ""
         plain = {name: array.copy() for name, array in arrays.items()}
-        packed = {name: pack_array(arrays[name], layout) for name, layout in one.scheduled.layouts.items()}
+        packed = {name: pack_array(arrays[name], layout, arrays) for name, layout in one.scheduled.layouts.items()}
         try:
             run_loops(one.plain, plain, dims, rows, DefinedMachine, allowance)
         except (NoMeaning, BuildError):

@@ -25,9 +25,9 @@ def _words(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
     return lambda args, dtype: np.asarray(fn(*(a.astype(np.int64) for a in args))).astype(dtype.numpy)
 
 
-def _saturated(by: int, dtype: DType) -> Callable[[list[Array], DType], Array]:
+def _saturated(dtype: DType, shifted: bool) -> Callable[[list[Array], DType], Array]:
     lo, hi = dtype.limits
-    return _words(lambda x: np.clip(x >> by, lo, hi))
+    return _words((lambda x, by: np.clip(x >> by, lo, hi)) if shifted else (lambda x: np.clip(x, lo, hi)))
 
 
 def _rescale_product(args: list[Array], dtype: DType) -> Array:
@@ -42,8 +42,9 @@ def _own(name: str, arity: int, fn: Callable[[list[Array], DType], Array]) -> In
 OWN: Final = {
     row.name: row
     for row in (
-        # what the type holds that is nearest to an i32, or to half of it, rounded down
-        *(_own(f"{op}_{t}", 1, _saturated(by, t)) for by, op in enumerate(("clamp", "half")) for t in (I8, U8, I16)),
+        # what the type holds that is nearest to an i32, or to one shifted right
+        *(_own(f"clamp_{t}", 1, _saturated(t, shifted=False)) for t in (I8, U8, I16)),
+        *(_own(f"clamp_shr_{t}", 2, _saturated(t, shifted=True)) for t in (I8, U8, I16)),
         # (a, b, e, twice): srdhm30 of a and b shifted right by e - 1, and twice added; |twice| < 512, 1 <= e <= 22
         _own("rescale_product", 4, _rescale_product),
         _own("mla", 3, _words(lambda c, a, b: c + a * b)),

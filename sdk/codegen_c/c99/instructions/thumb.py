@@ -119,27 +119,29 @@ _LINES: Final = (
 )
 
 
-def _saturated(op: str, type: str, assembly: str) -> Instruction:
-    """Saturation in one instruction, of x or of x/2 rounded down."""
-    return function(
-        f"{op}_{type}_thumb2",
-        f"{op}_{type}",
+def _saturated(type: str, how: str, shifted: bool) -> Instruction:
+    """Saturation in one instruction, of x or of x shifted right by a literal."""
+    name = f"clamp_shr_{type}" if shifted else f"clamp_{type}"
+    assembly = f"{how}, {{0}}" + (", asr #{1:1..31}" if shifted else "")
+
+    def body(*by: int) -> str:
+        out = _gnu(assembly, "out", ("x",), by, clobbers="cc")
+        return f"int32_t @@(int32_t x) {{\n    int32_t out;\n    {out}\n    return out;\n}}"
+
+    return expression(
+        name,
         "i32",
-        f"""int32_t @@(int32_t x) {{
-    int32_t out;
-    {_gnu(assembly, "out", ("x",), clobbers="cc")}
-    return out;
-}}""",
+        f"@{name}{{1:int}}_thumb2({{0}})" if shifted else f"@{name}_thumb2({{0}})",
         "thumb2",
-        call=f"@{op}_{type}_thumb2({{0}})",
+        functions={f"{name}{n}_thumb2": body(n) for n in range(1, 32)} if shifted else {f"{name}_thumb2": body()},
         assembly=assembly,
     )
 
 
 _SATURATED: Final = tuple(
-    _saturated(op, type, f"{how}, {{0}}{shift}")
+    _saturated(type, how, shifted)
     for type, how in (("i8", "ssat {d}, #8"), ("i16", "ssat {d}, #16"), ("u8", "usat {d}, #8"))
-    for op, shift in (("clamp", ""), ("half", ", asr #1"))
+    for shifted in (False, True)
 )
 
 

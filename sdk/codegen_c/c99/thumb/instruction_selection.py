@@ -14,7 +14,7 @@ from sdk.codegen_c.c99.instructions.operations import operation
 from sdk.codegen_c.c99.thumb.basic_block import Access, BasicBlock, Item, LiveIn, Node, Read, Step, Width, Write
 from sdk.codegen_c.rescaled import Rescaled, clamped, rescaled
 from sdk.compiler.ir.intrinsics import imm, op
-from sdk.compiler.ir.loops import Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
+from sdk.compiler.ir.loops import Alloc, Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType
 from sdk.compiler.ir.walk import dims_used, walk
 from sdk.compiler.sym import Dim, free_vars, prove_ge, slope, substitute
@@ -137,6 +137,8 @@ class _Selector:
     made: dict[tuple[str, tuple[int, ...]], Step] = field(default_factory=dict)
     reads: dict[Access, Read] = field(default_factory=dict)
     known: dict[LiveIn, LiveIn] = field(default_factory=dict)
+    private: set[str] = field(default_factory=set)  # register buffers of an iteration, and what is in them
+    inside: dict[tuple[str, tuple[Dim, ...]], Node] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     stored: list[tuple[str, Dim, int]] = field(default_factory=list)
     products: int = 0
@@ -144,6 +146,7 @@ class _Selector:
     reads_scratch: bool = False
     reads_shared: bool = False
     writes_shared: bool = False
+    writes_scratch: bool = False
 
     def selected(self, dead: Set[str]) -> Selected:
         """What was found; variables of the buffers ``dead`` are left alone.
@@ -153,7 +156,7 @@ class _Selector:
                 or in parameters that a call may give one address; what is computed before reads a variable that
                 changes.
         """
-        if self.writes and (self.reads_scratch or (self.reads_shared and self.writes_shared)):
+        if (self.writes_scratch and self.reads_scratch) or (self.writes_shared and self.reads_shared):
             raise NotSelected
         if not self.held.isdisjoint(self.values):
             raise NotSelected
@@ -175,6 +178,12 @@ class _Selector:
             case Block(body) if all(isinstance(s, Store | Block) for s in body):
                 for inner in body:
                     self.statement(inner)
+            case Alloc(buffer) if self.loop is not None and buffer.space == "register":
+                self.private.add(buffer.name)
+            case Store(buffer, index, value, None) if buffer in self.private and _numbers(index):
+                if value.dtype != I32:
+                    raise NotSelected
+                self.inside[buffer, index] = self.node(value)
             case Store(buffer, index, value, None):
                 name = self.names.register(buffer, index)
                 if name is None:
@@ -194,6 +203,7 @@ class _Selector:
         value = self.node(stmt.value)
         self.writes += 1
         self.writes_shared |= not memory.scratch
+        self.writes_scratch |= memory.scratch
         kind = stmt.value.dtype
         width: Width
         if kind.nbytes == 4 and kind.kind in "iu":
@@ -275,7 +285,7 @@ class _Selector:
         scaled = rescaled(*found[:2], self.names.is_small)
         match scaled:
             case None:
-                return self._made("clamp_i8", self.node(found[0]))
+                return self._clamped(found[0])
             case Rescaled(Op("srdhm30", (total, mult)), right, twice, up, bounded):
                 pass
             case _:
@@ -294,7 +304,14 @@ class _Selector:
                 node = self._made("add_sign", node)
             node = self._made("shr", node, by)
             node = self._made("add" if twice > 0 else "sub", node, abs(twice))
-        return self._made("half_i8", node)
+        return self._made("clamp_shr_i8", node, 1)
+
+    def _clamped(self, value: ValueExpr) -> Node:
+        match value:
+            case Op("shr", (high, Imm(int(by)))) if 0 < by < value.dtype.bits:
+                return self._made("clamp_shr_i8", self.node(high), by)
+            case _:
+                return self._made("clamp_i8", self.node(value))
 
     def _less(self, right: ValueExpr) -> Node:
         """One bit less than a shift; computed here where that is read from memory."""
@@ -338,6 +355,10 @@ class _Selector:
         return self.known.setdefault(live_in, live_in)
 
     def _load(self, load: Load) -> Node:
+        if load.buffer in self.private:
+            if (load.buffer, load.index) not in self.inside:
+                raise NotSelected
+            return self.inside[load.buffer, load.index]
         name = self.names.register(load.buffer, load.index)
         if name is not None:
             live_in = LiveIn(name, True, load)
@@ -400,6 +421,10 @@ class _Selector:
             return False
         self.reach[pointer] = low, high
         return True
+
+
+def _numbers(index: tuple[Dim, ...]) -> bool:
+    return all(isinstance(d, int) for d in index)
 
 
 def _whole_strides(apart: Dim, stride: Dim) -> int:

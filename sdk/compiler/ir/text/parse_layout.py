@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Records, Step, Tile, Widen
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Records, Scale, Step, Tile, Widen
 from sdk.compiler.ir.text.parse_types import read_dtype
 from sdk.compiler.sym.tokens import Cursor
 from sdk.errors import BuildError
@@ -61,6 +61,11 @@ def _join(cursor: Cursor) -> Join:
     return Join(axis, count, read_dtype(cursor))
 
 
+def _scale(cursor: Cursor) -> Scale:
+    bits = cursor.integer()
+    return Scale(bits, cursor.name("the name of a parameter") if cursor.accept(",") else "")
+
+
 def _pair(cursor: Cursor) -> tuple[int, int]:
     first = cursor.integer()
     cursor.expect(",")
@@ -75,5 +80,6 @@ _STEPS: Final[dict[str, Callable[[Cursor], Step]]] = {
     "interleave": lambda cursor: Interleave(*_pair(cursor)),
     "join": _join,
     "records": _records,
+    "scale": _scale,
     "widen": lambda cursor: Widen(read_dtype(cursor)),
 }

@@ -21,12 +21,14 @@ from sdk.compiler.schedules.rules.integer_window import (
     window_stride,
 )
 from sdk.compiler.schedules.rules.nest import extent, trip, write_out
+from sdk.compiler.schedules.rules.shifted import shift_sums
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var
 
 __all__ = ["PairWindow"]
 
 SHARED: Final = 6  # neighbouring pixels of layers that share a kernel
+ENOUGH: Final = 4  # pixels of a row for which elements are staged that no window reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,11 @@ class PairWindow:
         """Windows along rows of some pixels, unless another structure is chosen."""
         if not nest.is_product("window", self.factors, self.least) or nest.choice.variant is not None:
             return False
-        part = nest.part
-        paired = len(part.spatial) > 2 and part.reduce[-1].var in taps_along(nest.loops, part, part.spatial[-2].var)
-        return paired and multiplier(nest.loops, part) > 0 and pixels_of(part) > 1
+        loops, part = nest.loops, nest.part
+        if len(part.spatial) < 3 or multiplier(loops, part) == 0 or pixels_of(part) < 2:
+            return False
+        staged = window_stride(loops, part, part.spatial[-2].var) == 1 or pixels_of(part) >= ENOUGH
+        return staged or _taps_across(loops, part) > 1
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Neighbouring pixels of staged rows, in pairs of products.
@@ -61,22 +65,25 @@ class PairWindow:
         Raises:
             ScheduleError: a row has fewer pixels than its taps are dilated, or a step does not apply.
         """
-        return _pairs(self, nest.loops, nest.part, nest.choice)
+        return _pairs(self, nest)
 
 
-def _pairs(rule: PairWindow, loops: Loops, part: Contraction, choice: Choice) -> Loops:
+def _pairs(rule: PairWindow, nest: Nest) -> Loops:
+    loops, part = nest.loops, nest.part
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
     over, dilated = part.spatial[-2].var, dilation(loops, part, part.spatial[-2].var)
     step = window_stride(loops, part, over)
     parts = dilated // math.gcd(dilated, step)
     pixels, step = pixels_of(part) // parts, step * parts // dilated
-    tm = _tile(rule, part, pixels, step, choice)
-    width = step * (-(-pixels_of(part) // parts) - 1) + part.reduce[-1].var.hi + 1
+    tm = _tile(rule, loops, part, pixels, step, nest.choice)
+    across = _taps_across(loops, part)
+    width = step * (-(-pixels_of(part) // parts) - 1) + across
     # layers of an image that is halved again and again have rows as far apart, so that one kernel serves them all
     alike = parts == 1 and tm == (SHARED if step == 1 else 3) and pixels % tm == 0 and width <= rule.pitch
     pitch = rule.pitch if alike else width + width % 2  # so that rows begin at words, of which one LDRD reads two
     s, reduce = Schedule(loops), loops_of(part.reduce)
     s.pack(part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).use_i16(part.b)
+    shift_sums(s, nest)
     rows = s.block(row, _rows_at_once(rule, loops, part, pitch))
     inside = [rows.inner, pixel]
     several = multiplier(loops, part)
@@ -90,7 +97,7 @@ def _pairs(rule: PairWindow, loops: Loops, part: Contraction, choice: Choice) ->
         for around in reversed(inside):
             s.reorder(around, loop)
     lines = s.line_buffer(outer[0], part.a, 1, pitch)
-    if lines.buffer.dtype.bits == 8:
+    if across > 1 and lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
     if len(lines.fill) > 1:
         fill = s.fuse(lines.fill[0], lines.fill[1], f"{lines.buffer.name}_f")
@@ -98,21 +105,30 @@ def _pairs(rule: PairWindow, loops: Loops, part: Contraction, choice: Choice) ->
             s.attempt(_fill_words, fill)
     copy_in_runs(s, lines.copy)
     tile = s.overlap(inside[-1], tm).inner
-    s.unroll_and_jam(tile, reduce).use_dual_mac(reduce[-1])
-    return write_out(s, [*reduce[:-1], tile])
+    s.unroll_and_jam(tile, reduce)
+    if across > 1:
+        s.use_dual_mac(reduce[-1])
+    return write_out(s, [*(reduce[:-1] if across > 1 else reduce), tile])
+
+
+def _taps_across(loops: Loops, part: Contraction) -> int:
+    """The taps of a window along a row."""
+    last = part.reduce[-1]
+    return last.var.hi + 1 if last.var in taps_along(loops, part, part.spatial[-2].var) else 1
 
 
 def _fill_words(s: Schedule, fill: Loop) -> Schedule:
     return s.vectorize(s.split(fill, 2).inner)
 
 
-def _tile(rule: PairWindow, part: Contraction, pixels: int, step: int, choice: Choice) -> int:
+def _tile(rule: PairWindow, loops: Loops, part: Contraction, pixels: int, step: int, choice: Choice) -> int:
     """How many pixels to compute at once: those that layers share a kernel by, or that take the fewest instructions."""
     if choice.rows:
         return min(choice.rows, pixels)
     if step == 1 and pixels % SHARED == 0 and pixels:
         return SHARED
-    return best_tile(rule.tiles, pixels, step, part.reduce[-1].var.hi + 1, extent(part.reduce[:-1]))
+    across = _taps_across(loops, part)
+    return best_tile(rule.tiles, pixels, step, across, extent(part.reduce) // across)
 
 
 def _rows_at_once(rule: PairWindow, loops: Loops, part: Contraction, pitch: int) -> int:

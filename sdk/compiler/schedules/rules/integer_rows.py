@@ -9,7 +9,7 @@ from typing import Final
 from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
-from sdk.compiler.machines.nest import Choice, Factors, Nest
+from sdk.compiler.machines.nest import Factors, Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, loops_of
 from sdk.compiler.schedules.rules.gather import windowed
 from sdk.compiler.schedules.rules.integer_window import (
@@ -23,6 +23,7 @@ from sdk.compiler.schedules.rules.integer_window import (
     words_read,
 )
 from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, write_out
+from sdk.compiler.schedules.rules.shifted import shift_sums
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["PointRows", "RowTaps"]
@@ -35,6 +36,7 @@ FEW: Final = 4
 FEW_READS: Final = 1.0
 MORE_READS: Final = 1.25
 AROUND_LOOP: Final = 30
+WHOLE: Final = 3  # pixels of a tile in a loop that is short enough to cost less than what a last tile does
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +67,43 @@ class PointRows:
         Raises:
             ScheduleError: there are no rows of pixels, of a number known now, or a step does not apply.
         """
-        return _points(self, nest.loops, nest.part, nest.choice)
+        return _points(self, nest)
 
 
-def _points(rule: PointRows, loops: Loops, part: Contraction, choice: Choice) -> Loops:
+def _points(rule: PointRows, nest: Nest) -> Loops:
+    loops, part = nest.loops, nest.part
     pixels = part.spatial[-2].hi if len(part.spatial) > 2 else None
     if not isinstance(pixels, int):
         raise ScheduleError("no rows of pixels, or of a number known at run time")
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
-    depth = extent(part.reduce)
-    tm = choice.rows or best_tile(rule.tiles, pixels, depth, depth, 1)
-    s, k = Schedule(loops), loops_of(part.reduce)[-1]
-    rows = s.block(row, min(max(rule.region // (2 * depth * pixels), 1), part.spatial[-3].var.hi + 1))
+    s, k, depth = Schedule(loops), loops_of(part.reduce)[-1], extent(part.reduce)
+    count = min(max(rule.region // (2 * depth * pixels), 1), part.spatial[-3].var.hi + 1)
+    one_run = window_stride(loops, part, part.spatial[-2].var) == 1
+    tm = nest.choice.rows or _points_at_once(rule, pixels, depth, one_run)
+    rows = s.block(row, count)
     s.reorder(pixel, channel).reorder(rows.inner, channel).pack(part.b, 1, 1).use_i16(part.b)
+    shift_sums(s, nest)
     lines = s.line_buffer(rows.outer, part.a)
     if lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
     copy = lines.copy
     if depth > 1:
         s.flatten(lines.buffer.name)
-        if window_stride(loops, part, part.spatial[-2].var) == 1:
+        if one_run:
             copy = s.fuse(lines.copies[-2], copy, f"{lines.buffer.name}_p")
     copy_in_runs(s, copy)
+    if one_run and count > 1:
+        s.flatten(lines.buffer.name)
+        pixel = s.fuse(rows.inner, pixel, "px")
     tile = s.overlap(pixel, tm).inner
     s.unroll_and_jam(tile, [k]).use_dual_mac(k)
     return write_out(s, [tile])
+
+
+def _points_at_once(rule: PointRows, pixels: int, depth: int, one_run: bool) -> int:
+    """The tile that executes least; of rows that are one run one that divides them, which makes all of it one loop."""
+    whole = tuple(size for size in rule.tiles if size >= WHOLE and pixels % size == 0) if one_run else ()
+    return best_tile(whole or rule.tiles, pixels, depth, depth, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +201,7 @@ def _rows(rule: RowTaps, nest: Nest) -> Loops:
     s = Schedule(loops)
     around, pixel = _around(rule, s, taps, columns)
     s.pack(part.b, 1, 1).use_i16(part.b)
+    shift_sums(s, nest)
     lines = s.line_buffer(around, part.a)
     if lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)

@@ -34,8 +34,10 @@ __all__ = [
 TAPS: Final = 16  # taps written out; more are a loop
 COPY: Final = 6  # elements copied between two branches; the last ones overlap
 # instructions, as counted in Thumb code: to bring a sum to 8 bits, around a tile, and to find where the last one begins
-STORE: Final = 6
-AROUND_TILE: Final = 12
+STORE: Final = 3
+AROUND_TILE: Final = 9
+TOGETHER: Final = 6  # sums for which registers are left while they are brought to 8 bits; more go to memory
+KEPT: Final = 2  # instructions for each that does
 AROUND_LAST: Final = 8
 LONGEST_COPY: Final = 8  # where others fill a row: their registers and two addresses
 AROUND_COPY: Final = 8  # instructions around such a run; half of that more to find where the last one begins
@@ -201,7 +203,7 @@ def best_tile(tiles: tuple[int, ...], pixels: int, step: int, taps: int, rows: i
     def cost(size: int) -> tuple[int, int]:
         words = words_read(size, step, taps) + -(-taps // 2)
         products = sum(-(-(taps + step * k % 2) // 2) for k in range(size))
-        around = AROUND_TILE + (AROUND_LAST if pixels % size else 0)
+        around = AROUND_TILE + (AROUND_LAST if pixels % size else 0) + (KEPT * size if size > TOGETHER else 0)
         return -(-pixels // size) * (rows * (words + products) + STORE * size + around), size
 
     sizes = [size for size in tiles if size <= pixels]

@@ -20,7 +20,7 @@ from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, write_out
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import flat_index, slope
 
-__all__ = ["JoinedTiles", "joinable"]
+__all__ = ["JoinedTiles", "bias_of", "farthest", "joinable"]
 
 SUM_BITS: Final = 23  # the second of two joined sums stays below 2 to the power of this
 
@@ -56,11 +56,11 @@ class JoinedTiles:
 
 def joinable(loops: Loops, part: Contraction, known: Known) -> bool:
     """Whether the constants of every call let pairs of rows be joined: they fit 16 bits, and sums of odd rows 24."""
-    weights, bias = known.get(part.b), known.get(_bias(loops, part))
+    weights, bias = known.get(part.b), known.get(bias_of(loops, part))
     buffer = loops.param(part.b).buffer
     if weights is None or bias is None or buffer.dtype != I8 or not isinstance(buffer.shape[0], int):
         return False
-    most = _farthest(loops, part)
+    most = farthest(loops, part)
     return buffer.shape[0] > 1 and all(_fits(w, b, most) for w, b in zip(weights, bias, strict=True))
 
 
@@ -71,7 +71,7 @@ def _fits(weights: NDArray[Any], bias: NDArray[Any], most: int) -> bool:
     return bool(both.min() >= -(1 << 15) and both.max() < 1 << 15 and reach.max() < 1 << SUM_BITS)
 
 
-def _farthest(loops: Loops, part: Contraction) -> int:
+def farthest(loops: Loops, part: Contraction) -> int:
     """The farthest from 0 that an element of ``a`` is when it is multiplied."""
     product = next(n for n in walk(loops.body) if isinstance(n, Op) and n.name == "mul")
     factor = next(a for a in product.args if any(isinstance(n, Load) and n.buffer == part.a for n in walk(a)))
@@ -79,7 +79,7 @@ def _farthest(loops: Loops, part: Contraction) -> int:
     return max(map(abs, inner.dtype.limits))
 
 
-def _bias(loops: Loops, part: Contraction) -> str:
+def bias_of(loops: Loops, part: Contraction) -> str:
     """The parameter that sums start from; "" where there is none."""
     starts = (n.value for n in statements(loops.body) if isinstance(n, Store) and n.buffer == part.acc)
     return next((v.buffer for v in starts if isinstance(v, Load) and v.buffer != part.a), "")
