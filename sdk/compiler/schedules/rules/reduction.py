@@ -95,15 +95,19 @@ def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
     """
     loop = find(s.loops, column)
     lanes = vector_lanes(loop, machine)
-    if lanes == 1 or loop.var.hi + 1 < LEAST or loop.lo != 0:
+    if lanes == 1 or loop.var.hi + 1 < (2 if machine.part_vectors else LEAST) or loop.lo != 0:
         raise ScheduleError("no columns, or no vectors")
     accs = [n.buffer for n in loop.body.body if isinstance(n, Alloc)]
     inside = list(dict.fromkeys(loops_in(loop.body)))
     if not accs or not inside or any(b.space != "register" or b.shape for b in accs):
         raise ScheduleError("no accumulators in registers")
     most = max(1, min(WAYS, machine.floats.registers // 4))  # where few, what is read fills them
-    wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
-    blocks = s.round_up(column, wide).split(column, wide)
+    if machine.part_vectors and isinstance(loop.hi, int) and loop.hi >= lanes:
+        # without masks, each of which is made anew: the last block goes back over columns before it
+        blocks = s.overlap(column, min(most, loop.hi // lanes) * lanes)
+    else:
+        wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
+        blocks = s.round_up(column, wide).split(column, wide)
     vectors = s.split(blocks.inner, lanes)
     s.unroll_and_jam(vectors.inner, inside).vectorize(vectors.inner)
     for buffer in accs:
