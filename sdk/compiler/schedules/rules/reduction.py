@@ -104,7 +104,8 @@ def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
     most = max(1, min(WAYS, machine.floats.registers // 4))  # where few, what is read fills them
     if machine.part_vectors and isinstance(loop.hi, int) and loop.hi >= lanes:
         # without masks, each of which is made anew: the last block goes back over columns before it
-        blocks = s.overlap(column, min(most, loop.hi // lanes) * lanes)
+        sizes = (n * lanes for n in range(min(most, loop.hi // lanes), 0, -1))
+        blocks = s.overlap(column, min(sizes, key=lambda size: -(-loop.hi // size) * size))
     else:
         wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
         blocks = s.round_up(column, wide).split(column, wide)
