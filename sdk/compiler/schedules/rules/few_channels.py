@@ -16,7 +16,7 @@ from sdk.compiler.schedules.rules.contraction import column_axis
 from sdk.compiler.schedules.rules.integer_window import dilation, multiplier, pixels_of, taps_along, window_stride
 from sdk.compiler.schedules.rules.nest import extent, write_out
 from sdk.compiler.schedules.rules.reduction import chain
-from sdk.compiler.schedules.tensorize import factors_of
+from sdk.compiler.schedules.tensorize import factors_of, no_var
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var, free_vars, prove_ge
 
@@ -234,7 +234,7 @@ class ChannelProducts:
 
 
 def _one_product(column: For) -> bool:
-    """Whether what a loop does is to bring a product of bytes, and what is added, to an element."""
+    """Whether what a loop does is to bring a product of bytes, one of which is the same for all, to an element."""
     steps = [n for n in column.body.body if not isinstance(n, Alloc)]
     if len(steps) != 3 or any(isinstance(n, For) for n in column.body.body):
         return False
@@ -242,7 +242,9 @@ def _one_product(column: For) -> bool:
         _, a, b = factors_of(steps[1])
     except ScheduleError:
         return False
-    return all(isinstance(factor, Load) and factor.dtype.bits == 8 for factor in (a, b))
+    if not all(isinstance(factor, Load) and factor.dtype.bits == 8 for factor in (a, b)):
+        return False
+    return any(no_var(factor, column.var) for factor in (a, b))
 
 
 def _across(nest: Nest, var: Var) -> Iterator[tuple[str, int]]:

@@ -74,8 +74,9 @@ def _across(rule: AcrossTiles, loops: Loops, part: Contraction, machine: Machine
         s.unroll_and_jam(pairs.inner, sums)
         tile = [pairs.inner, pairs.outer]
         inside = [quads.outer, pairs.outer]
-    if quads.tail:
-        rest = s.overlap(quads.tail, (part.spatial[-1].var.hi + 1) % 4).inner
+    if (left := (part.spatial[-1].var.hi + 1) % 4) == 3:  # masks take as long as two channels without lanes
+        assert quads.tail is not None
+        rest = s.overlap(quads.tail, left).inner
         (after,) = s.fission(rest, "local")
         s.round_up(after, 4).vectorize(after).unroll_and_jam(rest, quads.in_tail(sums))
         tile.append(rest)

@@ -31,12 +31,14 @@ class RegisterTiles:
     """A tile of pixels by channels in registers, weights laid out in the order in which the tile reads them; with
     ``pairs`` two channels of a pixel as halves of words, if none of the weights is -128. ``steps`` of a sum are
     written out, ``alone`` channels of a pixel that stands alone computed at once, sums of 64 bits added up in parts of
-    ``part`` products at least. It takes ``least`` multiply-accumulates."""
+    ``part`` products at least. With ``rest`` a tile need not divide the channels: those left are a smaller one. It
+    takes ``least`` multiply-accumulates."""
 
     least: int
     steps: int
     alone: int
     part: int
+    rest: bool = False
     pairs: WordPairs | None = None
     name = "register-tiles"
 
@@ -57,7 +59,7 @@ def _tiles(rule: RegisterTiles, s: Schedule, part: Contraction, machine: Machine
     alone = extent(part.spatial[:-1]) == 1
     channels = part.spatial[-1].var.hi + 1
     rows, columns = machine.tile(choice)
-    columns = _columns(channels, (choice.cols or rule.alone) if alone else columns)
+    columns = _columns(rule, channels, (choice.cols or rule.alone) if alone else columns)
     channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
     if pixel and windowed(s.loops, part):
         s.cache_read(pixel, part.a, loops_of(part.reduce))
@@ -89,10 +91,10 @@ def _tiles(rule: RegisterTiles, s: Schedule, part: Contraction, machine: Machine
     return write_out(s, tile)
 
 
-def _columns(channels: int, most: int) -> int:
-    """Channels of a tile: a number that divides them, unless a larger one leaves so few that it takes less."""
+def _columns(rule: RegisterTiles, channels: int, most: int) -> int:
+    """Channels of a tile: a number that divides them, unless it is half of what fits at most and some may be left."""
     whole = _divisor(channels, most)
-    return whole if 2 * whole > most or channels < most else most
+    return most if rule.rest and 2 * whole <= most <= channels else whole
 
 
 def _swar(s: Schedule, rule: RegisterTiles, part: Contraction, pairs: WordPairs) -> Schedule:

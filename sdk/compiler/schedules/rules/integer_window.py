@@ -62,10 +62,11 @@ class LaneWindow:
 
 @dataclass(frozen=True, slots=True)
 class ColumnWindow:
-    """The rows that a row of the result reads are staged, a word of channels at a time and padded, or one that several
-    channels of the result read; of each channel neighbouring pixels are computed at once, so that an element read serves all of their windows. It takes ``least``
-    multiply-accumulates of such ``factors``. Of ``tiles``, pixels computed at once, that is taken which executes least,
-    with ``store`` instructions to bring a sum to 8 bits and ``around`` of them around a tile."""
+    """The rows that a row of the result reads are staged, a word of channels at a time and padded, or one channel that
+    several of the result read; of each channel neighbouring pixels are computed at once, so that an element read serves
+    all of their windows. It takes ``least`` multiply-accumulates of such ``factors``. Of ``tiles``, pixels computed at
+    once, that is taken which executes least, with ``store`` instructions to bring a sum to 8 bits and ``around`` of
+    them around a tile."""
 
     factors: Factors
     least: int
