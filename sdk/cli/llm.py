@@ -136,9 +136,7 @@ def llm() -> None:
     "--calibrate", type=options.FILE, metavar="TEXT", help="A text: --quantize then keeps what matters on it most."
 )
 @_CACHE
-@click.option(
-    "--gpu", type=click.Choice(("opencl", "vulkan")), help="Have a GPU run it, by way of this interface."
-)
+@click.option("--gpu", type=click.Choice(("opencl", "vulkan")), help="Have a GPU run it, by way of this interface.")
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
 @click.option(
     "--threads", type=click.IntRange(1, 64), metavar="N",

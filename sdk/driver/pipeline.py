@@ -23,7 +23,6 @@ from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.passes.fold_pad import FoldPad
 from sdk.compiler.passes.fold_scale import FoldScale
 from sdk.compiler.passes.fuse import Fuse
-from sdk.compiler.passes.high_word import HighWord
 from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.integer import Integer
 from sdk.compiler.passes.interleave_constants import InterleaveConstants
@@ -32,6 +31,7 @@ from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.map_grid import MapGrid
 from sdk.compiler.passes.memory_aware_scheduling import MemoryAwareScheduling
 from sdk.compiler.passes.merge_functions import MergeFunctions
+from sdk.compiler.passes.mulh_requantize import MulhRequantize
 from sdk.compiler.passes.narrow import Narrow
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
@@ -102,7 +102,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         FoldOffset(x_offset=128 if machine.unsigned else 0),
         Narrow(),
         Cleanup(),
-        *([HighWord()] if machine.high_word else []),
+        *([MulhRequantize()] if machine.high_word else []),
         *([Accumulate()] if streams else []),
         Lower(),
         Fuse(),

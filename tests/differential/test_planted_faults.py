@@ -13,7 +13,7 @@ from generate import KINDS
 from differential.command import chunks, work
 from sdk.codegen_c import rescaled
 from sdk.codegen_c.c99 import unit
-from sdk.compiler.passes import high_word
+from sdk.compiler.passes import mulh_requantize
 from sdk.compiler.schedules import blocks
 
 pytestmark = [pytest.mark.slow, pytest.mark.emulator]
@@ -33,7 +33,7 @@ def halves_of_negative_numbers_rounded_the_other_way(patch: Patch) -> None:
 
 
 def a_shift_one_bit_less(patch: Patch) -> None:
-    rule = high_word.HighWord._rule
+    rule = mulh_requantize.MulhRequantize._rule
 
     def changed(self: Any, edit: Any, node: Any) -> bool:
         right = edit.const
@@ -43,7 +43,7 @@ def a_shift_one_bit_less(patch: Patch) -> None:
         finally:
             patch.setattr(edit, "const", right)
 
-    patch.setattr(high_word.HighWord, "_rule", changed)
+    patch.setattr(mulh_requantize.MulhRequantize, "_rule", changed)
 
 
 def numbers_of_merged_functions_swapped(patch: Patch) -> None:

@@ -18,7 +18,7 @@ from sdk.compiler.ops.fixed import multiply_quantized
 from sdk.compiler.passes.constant_channels import ConstantChannels
 from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.passes.fuse import Fuse
-from sdk.compiler.passes.high_word import HighWord
+from sdk.compiler.passes.mulh_requantize import MulhRequantize
 from sdk.compiler.passes.interleave_constants import InterleaveConstants
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.schedule import ScheduleLoops
@@ -41,9 +41,7 @@ def layer(zp: int = -128, lo: int = -128, dead: dict[int, int] | None = None, sh
     value = {n: Value(n, c.type, const=True) for n, c in consts.items()}
     acc, out = (Value(n, TensorType(k, (1, 6, 5, CHANNELS))) for n, k in (("acc", I32), ("out", I8)))
     conv = attrs(stride=(1, 1), dilation=(1, 1), pad=(0, 0, 0, 0), pad_value=3, x_offset=-3)
-    given = attrs(
-        out="i8", zp=zp, lo=lo, hi=127, acc_bits=31, shift_lo=int(shift.min()), shift_hi=int(shift.max())
-    )
+    given = attrs(out="i8", zp=zp, lo=lo, hi=127, acc_bits=31, shift_lo=int(shift.min()), shift_hi=int(shift.max()))
     body = (
         Call((acc,), "op", "conv2d", (x, value["w"], value["b"]), conv),
         Call((out,), "op", "requantize", (acc, value["mult"], value["shift"]), given),
@@ -62,7 +60,7 @@ def requantize(module: Module) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("zp", "lo"), [(-128, -128), (5, -128), (-7, -7)])
-def test_still_channels_ask_for_no_more_than_others(zp: int, lo: int) -> None:
+def test_constant_channels_ask_for_no_more_than_others(zp: int, lo: int) -> None:
     before = layer(zp, lo, DEAD)
     after = FoldOffset().run(ConstantChannels().run(before))
     check(after, ops)
@@ -78,11 +76,11 @@ def test_still_channels_ask_for_no_more_than_others(zp: int, lo: int) -> None:
 @pytest.mark.parametrize(("zp", "lo"), [(-128, -128), (5, -128), (-7, -7), (127, -128)])
 def test_one_product_rounds_as_two_roundings_do(zp: int, lo: int) -> None:
     before = FoldOffset().run(layer(zp, lo))
-    after = HighWord().run(before)
+    after = MulhRequantize().run(before)
     check(after, ops)
     assert requantize(after)["high"] == 8
     np.testing.assert_array_equal(outcome(before), outcome(after))
-    assert HighWord().run(after) is after
+    assert MulhRequantize().run(after) is after
 
 
 @pytest.mark.parametrize(("zp", "lo"), [(-128, -128), (0, -128), (17, -128)])
@@ -108,11 +106,11 @@ def test_every_result_and_its_neighbours(e: int, zp: int, lo: int) -> None:
 
 def test_wide_accumulators_and_far_shifts_keep_two_roundings() -> None:
     for module in (layer(), FoldOffset().run(layer(shift_lo=-20))):
-        assert HighWord().run(module) is module  # 31 bits, or a zero point that is 2**30 there
+        assert MulhRequantize().run(module) is module  # 31 bits, or a zero point that is 2**30 there
 
 
 def test_vectors_of_a_channel_become_columns() -> None:
-    module = Fuse().run(Lower().run(HighWord().run(FoldOffset().run(layer()))))
+    module = Fuse().run(Lower().run(MulhRequantize().run(FoldOffset().run(layer()))))
     scheduled = ScheduleLoops(isa="dsp+thumb+thumb2+unaligned").run(module)
     tabled = InterleaveConstants().run(scheduled)
     check(tabled, ops)

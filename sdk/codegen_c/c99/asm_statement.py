@@ -102,7 +102,7 @@ class Operands:
 
     def counter(self, text: str, count: Dim) -> None:
         """The register that counts iterations."""
-        self._moving(COUNTER, "int32_t ", "turns", text, count)
+        self._moving(COUNTER, "int32_t ", "iterations", text, count)
 
     def _moving(self, name: str, type: str, stem: str, start: str, holds: Dim | Pointer) -> None:
         variable = self.fresh(stem)

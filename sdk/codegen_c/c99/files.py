@@ -161,16 +161,16 @@ def _kernels(module: Module, unit: Unit, small: frozenset[str], rows: frozenset[
 
 def _small(module: Module) -> frozenset[str]:
     """The loops functions that together take little of a run."""
-    effort: dict[str, int] = {}
+    macs: dict[str, int] = {}
     found = {name: work(f) for name, f in module.loops.items()}
     for plan in module.plans.values():
         for call in (s for s in walk_plan(plan.body) if isinstance(s, PlanCall) and not s.extern):
             values = tuple(d if isinstance(d, int) else max_value(d) or 0 for d in call.dims)
-            effort[call.callee] = effort.get(call.callee, 0) + found[call.callee].at(values)
-    total, little = sum(effort.values()), 0
+            macs[call.callee] = macs.get(call.callee, 0) + found[call.callee].at(values)
+    total, little = sum(macs.values()), 0
     out = set()
-    for name in sorted(effort, key=lambda n: effort[n]):
-        little += effort[name]
+    for name in sorted(macs, key=lambda n: macs[n]):
+        little += macs[name]
         if little * LITTLE > total:
             break
         out.add(name)

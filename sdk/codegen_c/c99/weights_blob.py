@@ -76,5 +76,3 @@ def _head(prefix: str, options: EmitOptions) -> str:
 #endif
 
 """
-
-

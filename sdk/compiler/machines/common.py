@@ -59,7 +59,7 @@ PANELS: Final = FloatPanels(
 # instructions of Thumb code were counted: 6 bring a sum to a byte, 12 are around a tile
 COLUMN_BYTES: Final = ColumnWindow("bytes", LEAST, tiles=(3, 4, 5, 6), store=6, around=12)
 COLUMN_HALVES: Final = replace(COLUMN_BYTES, factors="halves")
-COLUMNS: Final[tuple[Rule, ...]] = (COLUMN_BYTES, COLUMN_HALVES)
+COLUMNS: Final = (COLUMN_BYTES, COLUMN_HALVES)
 # before ``LANES``, which would take those that are left
 PLAIN: Final[tuple[Rule, ...]] = (PlainWindow("bytes", LEAST), PlainWindow("halves", LEAST))
 # what is no product, and products that no rule before takes

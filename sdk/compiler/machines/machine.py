@@ -92,6 +92,7 @@ class Machine:
       puts them in lanes).
     - ``float_units``: those that such cores have, the widest first; ``floats`` is the one of this core.
     - ``channel_multiple``: channels that go are kept up to a multiple of this, 0 for the lanes of a vector.
+    - ``part_vectors``: reading and writing the first lanes of a vector takes few instructions more than all of them.
     - ``high_word``: one instruction adds to the high word of a product.
     - ``column_tables``: so few registers are free in an inner loop that constants of a channel lie in one table.
     - ``assembly``: how hot loops are written as assembly, None where all is C; loops stay rolled in that C.
@@ -110,6 +111,7 @@ class Machine:
     tile_rows: int = 1
     tile_cols: int = 1
     channel_multiple: int = 0
+    part_vectors: bool = False
     high_word: bool = False
     column_tables: bool = False
     assembly: Assembly | None = None

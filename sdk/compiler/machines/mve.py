@@ -7,12 +7,13 @@ from typing import Final
 from sdk.compiler.ir.types import I8
 from sdk.compiler.machines.common import FPUS, LANES, PANELS, TILES
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine
-from sdk.compiler.schedules.rules.integer_mve import AcrossTiles, QuadWindow
+from sdk.compiler.schedules.rules.few_channels import ChannelProducts, MultiplierWindow, NarrowWindow
+from sdk.compiler.schedules.rules.integer_mve import AcrossTiles, OneChannel, QuadWindow, Staging
 from sdk.compiler.schedules.rules.plain import PlainWindow
 
 __all__ = ["MACHINES"]
 
-FEW: Final = 512  # multiply-accumulates below which the plain nest is kept: it takes ten times the instructions
+FEW: Final = 64  # multiply-accumulates below which the plain nest is kept: it takes ten times the instructions
 MVE_FLOATS: Final = FloatUnit("mve", frozenset({"mve-fp"}), lanes=4, registers=8, fma=True)
 
 MACHINES: Final = (
@@ -25,11 +26,16 @@ MACHINES: Final = (
         dot=Dot(I8, I8, 16),
         tile_rows=2,
         tile_cols=2,
+        part_vectors=True,
         rules=(
-            AcrossTiles(FEW, steps=4),
+            AcrossTiles(FEW, steps=4, staging=Staging(region=1024, gather=4, gather_words=25, dot=4)),
+            OneChannel(FEW, steps=4, region=1024, taps=16),
             # three pixels leave of eight vectors some for what is read; 1 KB: stage all channels of narrow images
-            QuadWindow(region=1024, at_once=3, taps=16, groups=((16, 4), (4, 4))),
+            QuadWindow(region=1024, at_once=3, taps=16, groups=((16, 4), (4, 4)), spare=10),
+            NarrowWindow(FEW, region=1024, lanes=4, at_once=3, taps=16),
+            MultiplierWindow(FEW, region=1024, lanes=4, at_once=3, taps=16),
             PlainWindow("bytes", 0),
+            ChannelProducts(lanes=4, at_once=2),
             PANELS,
             TILES,
             *LANES,

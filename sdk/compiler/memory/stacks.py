@@ -110,21 +110,21 @@ class _Search:
         ends = self._ends(order)
         best, score = order, self.stacks.score(ends)
         tabu: dict[int, int] = {}
-        progress = stale = turn = 0
+        progress = stale = iteration = 0
         while self.nodes_left > 0 and (score[0] > 0 or score[1] > GOOD):
-            turn += 1
-            found = self._step(order, ends, {g for g, until in tabu.items() if until >= turn})
+            iteration += 1
+            found = self._step(order, ends, {g for g, until in tabu.items() if until >= iteration})
             if found is not None:
                 order, ends, moved = found
-                tabu[moved] = turn + self.rng.randrange(3, 9)
+                tabu[moved] = iteration + self.rng.randrange(3, 9)
                 new = self.stacks.score(ends)
                 if new < score:
-                    best, score, progress = order, new, turn
-            if turn - progress > STALE:
+                    best, score, progress = order, new, iteration
+            if iteration - progress > STALE:
                 stale += 1
                 if stale == MAX_STALE_ROUNDS:
                     break
-                order, progress = self._disturbed(best), turn
+                order, progress = self._disturbed(best), iteration
                 ends = self._ends(order)
         return best, score[1]
 

@@ -60,7 +60,7 @@ def _rule(edit: GraphEdit, node: Node) -> bool:
     bias[constant], mult[constant], shift[constant] = value << (1 - plain), HALF, plain
     bits = int(np.abs(bias[constant].astype(np.int64)).max()).bit_length()
     changed = zip((*total.args[1:3], *node.args[1:3]), (weights, bias, mult, shift), strict=True)
-    w, b, m, s = (edit.const(f"{v.name}_still", d, v.type.quant, v.type) for v, d in changed)
+    w, b, m, s = (edit.const(f"{v.name}_constant", d, v.type.quant, v.type) for v, d in changed)
     acc = edit.call(total.callee, (total.args[0], w, b), total, total.out.name, **dict(total.attrs))
     given = dict(node.attrs) | {"shift_lo": int(shift.min()), "shift_hi": int(shift.max())}
     given["acc_bits"] = max(_int(node, "acc_bits"), bits)

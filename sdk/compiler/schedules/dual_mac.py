@@ -188,15 +188,15 @@ class _Pairs:
         return tuple(substitute(d, {self.taps: tap, self.sums: p}) for d in index)
 
 
-def flatten(loops: Loops, buffer: str) -> Loops:
-    """Makes one axis of the last two of a temporary.
+def flatten(loops: Loops, buffer: str, room: int = 0) -> Loops:
+    """Makes one axis of the last two of a temporary, with ``room`` for so many elements more.
 
-    rewrite: ``alloc t[n, 49, 3]; … t[i, j, k] …`` --> ``alloc t[n, 147]; … t[i, 3*j + k] …``
+    rewrite: ``alloc t[n, 49, 3]; … t[i, j, k] …`` --> ``alloc t[n, 147 + room]; … t[i, 3*j + k] …``
     obligation: it is a temporary of two axes or more, touched one element at a time.
     """
     mine = [n.buffer for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
     touched = [n for n in walk(loops.body) if isinstance(n, Load | Store) and n.buffer == buffer]
-    if len(mine) != 1 or len(mine[0].shape) < 2:
+    if len(mine) != 1 or len(mine[0].shape) < 2 or room < 0:
         raise ScheduleError(f"flatten({buffer}): it is no temporary of two axes or more")
     if any((n.dtype if isinstance(n, Load) else n.value.dtype).lanes > 1 for n in touched):
         raise ScheduleError(f"flatten({buffer}): lanes of it are read or written")
@@ -205,7 +205,7 @@ def flatten(loops: Loops, buffer: str) -> Loops:
     def one(node: Any) -> Any:
         match node:
             case Alloc() if node.buffer.name == buffer:
-                return Alloc(replace(node.buffer, shape=(*outer, rows * columns)))
+                return Alloc(replace(node.buffer, shape=(*outer, rows * columns + room)))
             case Load() | Store() if node.buffer == buffer:
                 *at, row, column = node.index
                 return replace(node, index=(*at, row * columns + column))

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from sdk.compiler.analysis.pattern import has_condition
-from sdk.compiler.ir.layout import Fuse, Layout, Permute, Step, Tile
+from sdk.compiler.ir.layout import Fuse, Layout, Pad, Permute, Step, Tile
 from sdk.compiler.ir.loops import Alloc, For, Imm, Let, Load, Loops, Param, Stmt, Store
 from sdk.compiler.ir.walk import dims_used, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
@@ -85,8 +85,10 @@ def pad(loops: Loops, name: Loop, multiple: int) -> Loops:
 
     rewrite: ``for k in 0..27 { c = c + a[k]*b[k] }`` --> ``for k in 0..28 { c = c + a[k]*b[k] }``
     obligation: the loop runs from 0 to a number and holds one multiply-accumulate; one operand is a window read
-    at k whose elements past the end are filled with zeros, the other a parameter packed that far.
+    at k whose elements past the end are filled with zeros, the other a parameter packed that far, or packed in tiles
+    of 1, which is filled up too.
     """
+    filled: list[str] = []
 
     def one(loop: For) -> tuple[Stmt, ...]:
         if loop.lo != 0 or not isinstance(loop.hi, int) or loop.until is not None or not is_mac(loop):
@@ -95,12 +97,21 @@ def pad(loops: Loops, name: Loop, multiple: int) -> Loops:
         reads = {n.buffer: n for n in walk(loop.body) if isinstance(n, Load) and loop.var in _vars(n)}
         windows = [b for b in reads if reads[b].index == (loop.var.expr,) and _zero_after(loops, b, loop.hi, hi)]
         others = [b for b in reads if b in loops.layouts and _columns(loops.param(b)) >= hi]
+        if hi > loop.hi and not others:
+            others = [b for b in reads if b in loops.layouts and _plain(loops.param(b))]
+            filled.extend(others)
         if len(reads) != 2 or not windows or not others:
             raise ScheduleError(f"pad({name}): its operands are not a window with zeros and a packed parameter")
         var = Var(loop.var.name, 0, hi - 1)
         return (For(var, 0, hi, substitute_dims(loop.body, {loop.var: var.expr}), loop.kind),)
 
-    return replace_loop(loops, name, one)
+    done = replace_loop(loops, name, one)
+    return stored_as(done, filled[0], Pad(1, multiple)) if filled else done
+
+
+def _plain(param: Param) -> bool:
+    """Whether a packed parameter is a matrix."""
+    return len(param.buffer.shape) == 2 and all(isinstance(s, Permute | Fuse) for s in param.layout.steps)
 
 
 def _vars(load: Load) -> set[Var]:

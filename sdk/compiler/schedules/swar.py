@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.intrinsics import cast, imm, op
-from sdk.compiler.ir.layout import ROW_MAJOR, Fuse, Join, Permute
+from sdk.compiler.ir.layout import ROW_MAJOR, Fuse, Join, Pad, Permute
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I32, I64, U32
 from sdk.compiler.ir.walk import dims_used, rewrite, statements, substitute_dims, walk
@@ -31,7 +31,7 @@ def use_swar(loops: Loops, name: Loop, param: str) -> tuple[Loops, Loop]:
     and read nowhere else.
     """
     steps = loops.layouts.get(param, ROW_MAJOR).steps
-    if not steps or not all(isinstance(s, Permute | Fuse) for s in steps):
+    if not steps or not all(isinstance(s, Permute | Fuse | Pad) for s in steps):
         raise ScheduleError(f"use_swar({name}): {param} is not packed in tiles of 1")
     if loops.param(param).buffer.dtype != I8:
         raise ScheduleError(f"use_swar({name}): {param} is not of int8")

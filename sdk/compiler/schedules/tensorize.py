@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from sdk.compiler.analysis.dependence import conflict
+from sdk.compiler.analysis.dependence import conflict, row_axis
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -23,7 +24,7 @@ from sdk.compiler.ir.loops import (
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import dims_used, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
-from sdk.compiler.sym import Dim, Expr, Var, free_vars, linear, substitute
+from sdk.compiler.sym import Dim, Expr, Var, flat_index, free_vars, linear, substitute
 
 __all__ = [
     "Lanes",
@@ -51,13 +52,15 @@ def vectorize(loops: Loops, name: Loop) -> Loops:
 
     rewrite: ``for i in 0..4 { o[i] = a[i] + b }`` --> ``o[0 : 4] = a[0 : 4] + broadcast(b)``
     obligation: iterations are independent, the loop runs from 0 to a number, and every buffer that the index
-    varies in is read and written at consecutive elements. A temporary indexed by it becomes a vector. A read or
-    write under ``i < n`` touches the first lanes only.
+    varies in is read and written at consecutive elements; whole vectors may run on over rows of it, but not over those
+    that a ring may keep. A temporary indexed by it becomes a vector. A read or write under ``i < n`` touches the first
+    lanes only.
     """
 
-    mine = frozenset(
-        n.buffer.name for n in statements(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register"
-    )
+    allocs = [n.buffer for n in statements(loops.body) if isinstance(n, Alloc)]
+    mine = frozenset(b.name for b in allocs if b.space == "register")
+    shapes = {b.name: b.shape for b in (*(p.buffer for p in loops.params), *allocs)}
+    rings = frozenset(p.buffer.name for p in loops.params) - set(loops.layouts)
 
     def one(loop: For) -> tuple[Stmt, ...]:
         why = conflict(loop, loops)
@@ -65,16 +68,24 @@ def vectorize(loops: Loops, name: Loop) -> Loops:
             raise ScheduleError(f"vectorize({name}): {why}")
         if loop.lo != 0 or not isinstance(loop.hi, int):
             raise ScheduleError(f"vectorize({name}): the loop must run from 0 to a number")
-        return Lanes(loop.var, loop.hi, mine).block(loop.body).body
+        return Lanes(loop.var, loop.hi, mine, shapes, rings).block(loop.body).body
 
     return replace_loop(loops, name, one)
 
 
 class Lanes:
-    """Rewrites the body of a loop over ``var`` to ``lanes`` lanes; registers ``mine`` have room for all of them."""
+    """Rewrites the body of a loop over ``var`` to ``lanes`` lanes; registers ``mine`` have room for all of them. Lanes
+    run on over rows of the buffers whose ``shapes`` are known, but not over those of what may be ``rings``."""
 
-    def __init__(self, var: Var, lanes: int, mine: frozenset[str]) -> None:
-        self.var, self.lanes, self.mine = var, lanes, mine
+    def __init__(
+        self,
+        var: Var,
+        lanes: int,
+        mine: frozenset[str],
+        shapes: Mapping[str, tuple[Dim, ...]] | None = None,
+        rings: frozenset[str] = frozenset(),
+    ) -> None:
+        self.var, self.lanes, self.mine, self.shapes, self.rings = var, lanes, mine, shapes or {}, rings
         self.private: set[str] = set()
         self.count: Dim | None = None  # how many lanes the condition around leaves
 
@@ -160,6 +171,10 @@ class Lanes:
     def consecutive(self, index: tuple[Dim, ...], buffer: str) -> None:
         """Refuses an access whose lanes are not neighbours in memory."""
         *outer, last = index or (0,)
+        shape = self.shapes.get(buffer, ())
+        along_rows = buffer in self.rings and shape and self.var in free_vars(index[row_axis(shape)])
+        if shape and self.count is None and not along_rows:
+            outer, last = [], flat_index(index, shape)
         step = linear(last, self.var)
         if step is None or step[0] != 1 or any(self.var in free_vars(d) for d in outer):
             raise ScheduleError(f"vectorize({self.var.name}): elements of {buffer} are not consecutive")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sdk.compiler.analysis.dependence import row_axis
 from sdk.compiler.analysis.facts import Facts
 from sdk.compiler.ir.loops import Buffer
 from sdk.compiler.ir.types import DType
@@ -62,8 +63,8 @@ def _checks(
     if used is not None and index and facts.nonnegative(buffer.shape[-1] - used - index[-1]) is True:
         return
     if count > 1 and (not index or facts.nonnegative(buffer.shape[-1] - count - index[-1]) is not True):
-        # lanes may run on into the next row where rows are adjacent, which the slots of a ring are not
-        flat = flat_index(index, buffer.shape)
-        room = product(buffer.shape) - count - flat if buffer.ring is None else -1
-        held = None if buffer.ring is not None else facts.nonnegative(room)
+        # lanes may run on over what is adjacent, which the slots of a ring are not, only what is in one
+        inside = 0 if buffer.ring is None else row_axis(buffer.shape) + 1
+        room = product(buffer.shape[inside:]) - count - flat_index(index[inside:], buffer.shape[inside:])
+        held = facts.nonnegative(room) if inside < max(len(index), 1) else None
         yield index[-1] if index else 0, room, f"+ {count} lanes inside", held

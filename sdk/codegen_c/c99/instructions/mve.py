@@ -110,6 +110,24 @@ def _first_lanes(t: DType) -> tuple[Instruction, Instruction]:
     )
 
 
+def _first_bytes(t: DType) -> tuple[Instruction, Instruction]:
+    """The same of four bytes, each of which is the low one of a word of the vector."""
+    sign = _suffix(t)[0]
+    below = "    mve_pred16_t below = vctp32q(count > 0 ? (uint32_t)count : 0u);\n"
+    load = (
+        f"@{t} @@(const void *from, int32_t count) {{\n"
+        f"{below}    return @narrow_mve_{t}((@i32x4)vldrbq_z_{sign}32(from, below));\n}}"
+    )
+    store = (
+        f"void @@(void *to, int32_t count, @{t} value) {{\n"
+        f"{below}    vstrbq_p_s32(to, (int32x4_t)@widen_mve_{t}(value), below);\n}}"
+    )
+    return (
+        function(f"loadn_mve_{t}", "loadn", str(t), load, "mve", call=f"@loadn_mve_{t}"),
+        function(f"storen_mve_{t}", "storen", str(t), store, "mve", call=f"@storen_mve_{t}"),
+    )
+
+
 def _converted(t: DType) -> tuple[Instruction, Instruction]:
     """Between four bytes and a vector of words, by the stack: gcc takes the lanes one by one."""
     narrow = (
@@ -133,7 +151,7 @@ SET: Final = InstructionSet(
         *(_extreme(name, t) for t in _INTEGERS for name in ("min", "max")),
         *(_fold(t) for t in _INTEGERS),
         *(one for t in (*_INTEGERS, dtype("f32x4")) for one in _first_lanes(t)),
-        *(one for name in ("i8x4", "u8x4") for one in _converted(dtype(name))),
+        *(one for name in ("i8x4", "u8x4") for one in (*_converted(dtype(name)), *_first_bytes(dtype(name)))),
         function(
             "fma_mve",
             "fma",

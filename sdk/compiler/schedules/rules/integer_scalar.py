@@ -31,12 +31,14 @@ class RegisterTiles:
     """A tile of pixels by channels in registers, weights laid out in the order in which the tile reads them; with
     ``pairs`` two channels of a pixel as halves of words, if none of the weights is -128. ``steps`` of a sum are
     written out, ``alone`` channels of a pixel that stands alone computed at once, sums of 64 bits added up in parts of
-    ``part`` products at least. It takes ``least`` multiply-accumulates."""
+    ``part`` products at least. With ``rest`` a tile need not divide the channels: those left are a smaller one. It
+    takes ``least`` multiply-accumulates."""
 
     least: int
     steps: int
     alone: int
     part: int
+    rest: bool = False
     pairs: WordPairs | None = None
     name = "register-tiles"
 
@@ -57,7 +59,7 @@ def _tiles(rule: RegisterTiles, s: Schedule, part: Contraction, machine: Machine
     alone = extent(part.spatial[:-1]) == 1
     channels = part.spatial[-1].var.hi + 1
     rows, columns = machine.tile(choice)
-    columns = _divisor(channels, (choice.cols or rule.alone) if alone else columns)
+    columns = _columns(rule, channels, (choice.cols or rule.alone) if alone else columns)
     channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
     if pixel and windowed(s.loops, part):
         s.cache_read(pixel, part.a, loops_of(part.reduce))
@@ -66,17 +68,33 @@ def _tiles(rule: RegisterTiles, s: Schedule, part: Contraction, machine: Machine
     tiles = s.split(pixel, rows) if pixel and not alone and rows > 1 else None
     inside, tile = [channel], []
     if columns > 1:
+        inside = []
         rest = tiles.in_tail([channel, *steps]) if tiles and tiles.tail else [channel]
         for name, *into in ([rest] if rest[0] != channel else []) + [[channel, *steps]]:
             block = s.split(name, columns)
             s.unroll_and_jam(block.inner, into)
             tile.append(block.inner)
-        inside = block.loops
+            left = [block.outer]
+            if block.tail:  # those left of a tile of channels
+                end = s.overlap(block.tail, channels % columns)
+                s.unroll_and_jam(end.inner, block.in_tail(into))
+                tile.append(end.inner)
+                left.append(end.outer)
+                into = block.everywhere(into)
+            inside += [*left, *into] if name == channel else []
+    else:
+        inside += steps
     if tiles and tiles.whole:
-        s.unroll_and_jam(tiles.inner, [*inside, *steps])
+        s.unroll_and_jam(tiles.inner, inside)
         tile.append(tiles.inner)
     _write_out(s, steps[-1], rule.steps)
     return write_out(s, tile)
+
+
+def _columns(rule: RegisterTiles, channels: int, most: int) -> int:
+    """Channels of a tile: a number that divides them, unless it is half of what fits at most and some may be left."""
+    whole = _divisor(channels, most)
+    return most if rule.rest and 2 * whole <= most <= channels else whole
 
 
 def _swar(s: Schedule, rule: RegisterTiles, part: Contraction, pairs: WordPairs) -> Schedule:
@@ -86,9 +104,15 @@ def _swar(s: Schedule, rule: RegisterTiles, part: Contraction, pairs: WordPairs)
     words = extent(part.reduce) <= pairs.widest and part.spatial[-1].var.hi + 1 >= pairs.sharing
     if pixel is None:
         raise ScheduleError("no pixels")
-    window = s.cache_read(pixel, part.a, loops_of(part.reduce)) if words or windowed(s.loops, part) else None
+    reduce, window = loops_of(part.reduce), None
+    if extent(part.reduce) % 2:  # a product by 0 makes the last one of a pair
+        window = s.cache_read(pixel, part.a, reduce, 2)
+    elif words or windowed(s.loops, part):
+        window = s.cache_read(pixel, part.a, reduce)
     s.pack(part.b, 1, 1)
-    fuse_all(s, loops_of(part.reduce), "k")
+    k = fuse_all(s, reduce, "k")
+    if extent(part.reduce) % 2:
+        s.pad(k, 2)
     steps = s.use_swar(channel, part.b)
     if window and words:
         s.widen(window.buffer)

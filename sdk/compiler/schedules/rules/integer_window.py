@@ -64,10 +64,11 @@ class LaneWindow:
 
 @dataclass(frozen=True, slots=True)
 class ColumnWindow:
-    """The rows that a row of the result reads are staged, a word of channels at a time and padded; of each channel
-    neighbouring pixels are computed at once, so that an element read serves all of their windows. It takes ``least``
-    multiply-accumulates of such ``factors``. Of ``tiles``, pixels computed at once, that is taken which executes least,
-    with ``store`` instructions to bring a sum to 8 bits and ``around`` of them around a tile."""
+    """The rows that a row of the result reads are staged, a word of channels at a time and padded, or one channel that
+    several of the result read; of each channel neighbouring pixels are computed at once, so that an element read serves
+    all of their windows. It takes ``least`` multiply-accumulates of such ``factors``. Of ``tiles``, pixels computed at
+    once, that is taken which executes least, with ``store`` instructions to bring a sum to 8 bits and ``around`` of
+    them around a tile."""
 
     factors: Factors
     least: int
@@ -80,8 +81,10 @@ class ColumnWindow:
         """Windows of some pixels."""
         if not nest.is_product("window", self.factors, self.least) or nest.choice.variant not in (None, "columns"):
             return False
-        numbers = isinstance(nest.part.spatial[-1].hi, int) and pixels_of(nest.part) >= min(self.tiles)
-        return is_depthwise(nest) and numbers
+        part = nest.part
+        if len(part.spatial) < 2 or not isinstance(part.spatial[-1].hi, int):
+            return False
+        return pixels_of(part) >= min(self.tiles) and multiplier(nest.loops, part) > 0
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Neighbouring pixels of a word of channels."""
@@ -142,13 +145,16 @@ def _window_columns(rule: ColumnWindow, loops: Loops, part: Contraction, choice:
     channel, pixel = loop_of(part.spatial[-1]), loop_of(part.spatial[-2])
     word = BYTES // loops.param(part.a).buffer.dtype.nbytes
     size = choice.rows or _pixels_at_once(rule, loops, part)
-    s = Schedule(loops)
-    words = s.reorder(pixel, channel).overlap(channel, min(word, channels))
+    several = multiplier(loops, part)
+    s = Schedule(loops).reorder(pixel, channel)
+    words = s.overlap(channel, min(word, channels)) if several == 1 else s.split(channel, several)
     lines = s.line_buffer(words.outer, part.a)
-    s.reorder(words.inner, pixel)
-    if channels >= word:
+    if several > 1:
+        copy_in_runs(s, lines.copy)
+    elif channels >= word:
         for copy in (lines.copy, *lines.borders):
             s.vectorize(copy)
+    s.reorder(words.inner, pixel)
     tile = s.overlap(pixel, min(size, pixels)).inner
     s.unroll_and_jam(tile, [words.inner, *loops_of(part.reduce)])
     return write_out(s, [*_small(part), tile])

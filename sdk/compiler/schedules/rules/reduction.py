@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,10 +13,12 @@ from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_in
 from sdk.compiler.schedules.rules.elementwise import LEAST, innermost, to_lanes, vector_lanes
+from sdk.compiler.schedules.rules.nest import trip
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["Columns", "Rows", "chain", "column_lanes"]
 
+SHORT: Final = 16  # iterations of loops that are worth no second vector beside each
 WAYS: Final = 4  # vectors that one loop accumulates in: what hides the time an addition takes
 
 
@@ -95,21 +98,33 @@ def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
     """
     loop = find(s.loops, column)
     lanes = vector_lanes(loop, machine)
-    if lanes == 1 or loop.var.hi + 1 < LEAST or loop.lo != 0:
+    if lanes == 1 or loop.var.hi + 1 < (2 if machine.part_vectors else LEAST) or loop.lo != 0:
         raise ScheduleError("no columns, or no vectors")
     accs = [n.buffer for n in loop.body.body if isinstance(n, Alloc)]
     inside = list(dict.fromkeys(loops_in(loop.body)))
     if not accs or not inside or any(b.space != "register" or b.shape for b in accs):
         raise ScheduleError("no accumulators in registers")
     most = max(1, min(WAYS, machine.floats.registers // 4))  # where few, what is read fills them
-    wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
-    blocks = s.round_up(column, wide).split(column, wide)
+    if machine.part_vectors and isinstance(loop.hi, int) and loop.hi >= lanes:
+        blocks = s.overlap(column, _block(s, loop.hi, inside, lanes, most))
+    else:
+        wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
+        blocks = s.round_up(column, wide).split(column, wide)
     vectors = s.split(blocks.inner, lanes)
     s.unroll_and_jam(vectors.inner, inside).vectorize(vectors.inner)
     for buffer in accs:
         s.vector_registers(buffer.name, lanes)
     s.unroll_and_jam(vectors.outer, inside).unroll(vectors.outer)
     return blocks.outer
+
+
+def _block(s: Schedule, columns: int, inside: list[Loop], lanes: int, most: int) -> int:
+    """Columns of a block, the last of which goes back over columns before it: no mask is made anew for each access. As
+    many vectors as fit where loops inside are long, else so many that few columns are computed twice."""
+    vectors = min(most, columns // lanes)
+    if math.prod(trip(s.loops, name) for name in inside) > SHORT:
+        return vectors * lanes
+    return min((n * lanes for n in range(vectors, 0, -1)), key=lambda size: -(-columns // size) * size)
 
 
 def chain(loops: Loops) -> list[For]:

@@ -139,4 +139,3 @@ def tensor_scatter(node: OnnxNode) -> Value:
         reduction="none",
     )
     return swap_axes(node, found, back)
-

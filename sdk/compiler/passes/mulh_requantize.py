@@ -10,18 +10,18 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I32
 from sdk.compiler.passes.edit import GraphEdit, edit_graphs
 
-__all__ = ["HighWord"]
+__all__ = ["MulhRequantize"]
 
 BITS: Final = 8  # those that two joined sums are apart
 
 
 @dataclass(frozen=True)
-class HighWord:
+class MulhRequantize:
     """``requantize`` of accumulators below ``2**(31 - BITS)`` is given ``high = BITS``, and shifts for it: what it
     computes stays the same to the bit (``docs/passes.md``), in fewer instructions where a core has one for the
     high word of a product."""
 
-    name = "high-word"
+    name = "mulh-requantize"
 
     def run(self, module: Module) -> Module:
         """The module with such requantisations; itself where there are none."""
