@@ -19,7 +19,6 @@ from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
-    Barrier,
     Block,
     Buffer,
     Eval,
@@ -65,7 +64,7 @@ def lifted(loops: Loops, block: Block, aligned: frozenset[str] = frozenset(), pr
     Raises:
         ScheduleError: statements that other items see.
     """
-    if any(isinstance(n, Atomic | Barrier | Eval | Let) for n in walk(block)):
+    if any(isinstance(n, Atomic | Eval | Let) for n in walk(block)):
         raise ScheduleError("what other items see in between, or what depends on scalars that are bound, is not moved")
     wide = {p.buffer.name for p in loops.params if p.buffer.dtype.bits == 32 and _is_multiple(product(p.buffer.shape))}
     return _Lift({p.buffer.name: p.buffer for p in loops.params}, aligned & wide, prefix).block(block, None)
