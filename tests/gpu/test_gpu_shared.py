@@ -171,11 +171,11 @@ def sweep(folder: Path, pocl: Any, webgpu_process: Any, seed: int, count: int, m
             tiles += is_shared(grid)
             whole = replace(grid.loops, rows=None)
             arrays = [before[p.buffer.name] for p in whole.params]
+            aligned = frozenset(p.buffer.name for p in whole.params)
             if interface == "vulkan":
-                aligned = frozenset(p.buffer.name for p in whole.params)
                 jobs.append(vulkan.job_of(whole, make_spirv(whole, aligned=aligned), arrays, dims))
             else:
-                jobs.append(webgpu.job_of(whole, make_wgsl(whole, None, grid.local), arrays, dims))
+                jobs.append(webgpu.job_of(whole, make_wgsl(whole, None, grid.local, aligned), arrays, dims))
     results, said = vulkan.run_jobs(vulkan.build_runner(folder), spirv_jobs)
     assert [r.status for r in results] == [0] * len(results), said
     found = {
