@@ -73,8 +73,8 @@ def window(rng: np.random.Generator, most: int) -> tuple[Case, dict[str, int]]:
     dims = {"h": height} if rng.random() < 0.4 else {}
     tall: Dim = Var("h", reach, 32).expr if dims else height
     shape = int(rng.integers(1, 3)), tall, width, channels
-    made = convolution(shape, (out, size, size, channels), kind, stride=(stride, stride), pad=pads, dilation=(apart, apart))
-    return ("conv2d", made), dims
+    weights, by = (out, size, size, channels), (stride, stride)
+    return ("conv2d", convolution(shape, weights, kind, stride=by, pad=pads, dilation=(apart, apart))), dims
 
 
 def dense(rng: np.random.Generator, most: int) -> tuple[Case, dict[str, int]]:
@@ -173,7 +173,7 @@ def sweep(folder: Path, pocl: Any, webgpu_process: Any, seed: int, count: int, m
             arrays = [before[p.buffer.name] for p in whole.params]
             aligned = frozenset(p.buffer.name for p in whole.params)
             if interface == "vulkan":
-                jobs.append(vulkan.job_of(whole, make_spirv(whole, aligned=aligned), arrays, dims))
+                jobs.append(vulkan.job_of(whole, make_spirv(whole, aligned=aligned), arrays, dims, True))
             else:
                 jobs.append(webgpu.job_of(whole, make_wgsl(whole, None, grid.local, aligned), arrays, dims))
     results, said = vulkan.run_jobs(vulkan.build_runner(folder), spirv_jobs)

@@ -61,8 +61,8 @@ def make_kernel(
     bindings: Sequence[int] = (),
 ) -> Kernel:
     """The kernel of ``loops`` for devices with ``features`` (None: all). Parameters that are ``aligned`` begin at
-    multiples of 16 bytes: vectors of 4, 8 or 16 bytes in them are read and written at once where they begin at multiples
-    of as many. Where operands share bindings, ``bindings`` are those of each (none: each has its own).
+    multiples of 16 bytes: vectors of 4, 8 or 16 bytes in them that begin at multiples of as many are read and written
+    at once. Where operands share bindings, ``bindings`` are those of each (none: each has its own).
 
     Raises:
         BuildError: a construct without a form, named with the function.

@@ -48,8 +48,8 @@ def make_kernel(
     group: tuple[int, int, int] = (GROUP, 1, 1),
     aligned: frozenset[str] = frozenset(),
 ) -> Kernel:
-    """The kernel of ``loops``. Operand k lies in storage buffer ``places[k]`` (None: each in one of its own). Those that
-    are ``aligned`` begin at multiples of 16 bytes: narrow elements in them that are whole words are accessed together.
+    """The kernel of ``loops``. Operand k lies in storage buffer ``places[k]`` (None: each in one of its own). Those
+    that are ``aligned`` begin at multiples of 16 bytes: narrow elements that are whole words are accessed together.
 
     Raises:
         BuildError: a construct without a form, named with the function; more buffers or a larger group than WebGPU

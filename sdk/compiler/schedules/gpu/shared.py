@@ -14,7 +14,7 @@ computed at the last place that there is, and not stored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.analysis.pattern import Contraction, Pattern
@@ -22,14 +22,14 @@ from sdk.compiler.ir.intrinsics import idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Barrier, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, rename_buffers, substitute_dims, walk
+from sdk.compiler.schedules.gpu.axes import Axis, divides, places_of
 from sdk.compiler.schedules.gpu.lift import QUAD, lifted
-from sdk.compiler.schedules.gpu.tiles import Item, Shape, divides, places_of
+from sdk.compiler.schedules.gpu.tiles import Item, Shape
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import (
     Dim,
     Var,
     ceildiv,
-    dmin,
     flat_index,
     floordiv,
     free_vars,
@@ -45,8 +45,8 @@ _ODD: Final = 1  # element between rows of a shared array, so that neighbours in
 
 @dataclass(frozen=True)
 class SharedTile:
-    """A group of ``items`` (rows, columns), each of which computes ``rows`` by ``columns`` results, from ``depth`` steps
-    of the sums at a time; ``steps`` of them are one step of the innermost loop."""
+    """A group of ``items`` (rows, columns), each of which computes ``rows`` by ``columns`` results, from ``depth``
+    steps of the sums at a time; ``steps`` of them are one step of the innermost loop."""
 
     items: tuple[int, int]
     rows: int
@@ -72,8 +72,8 @@ def shared(loops: Loops, chain: Sequence[For], inner: Block, pattern: Pattern, t
         raise ScheduleError("a product without rows has nothing to share")
     x, y = _factors(product, chain[-1], shape.inner)
     made = _Group(
-        loops, tile, product, _Axis.of(shape.inner, tile.items[0], tile.rows),
-        _Axis.of((chain[-1],), tile.items[1], tile.columns), _Depth(product.reduce, tile.depth),
+        loops, tile, product, Axis.of(shape.inner, tile.items[0], tile.rows),
+        Axis.of((chain[-1],), tile.items[1], tile.columns), _Depth(product.reduce, tile.depth),
     )  # fmt: skip
     body = lifted(loops, made.work(alloc, init, x, y, out), aligned)
     return Item((*shape.outer, made.rows.loop, made.columns.loop), body, (tile.items[1], tile.items[0]))
@@ -109,72 +109,6 @@ def _factors(product: Contraction, column: For, rows: Sequence[For]) -> tuple[Va
         if {v for d in dims_used(factor) for v in free_vars(d)} & {loop.var for loop in others}:
             raise ScheduleError("a factor depends on the axis of the other")
     return x, y
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """Loops that are one axis of the results, ``items * each`` places to a group."""
-
-    fused: tuple[For, ...]
-    items: int
-    each: int
-
-    @classmethod
-    def of(cls, fused: tuple[For, ...], items: int, most: int) -> _Axis:
-        """An axis with at most ``most`` places to an item, no more than it takes."""
-        axis = cls(fused, items, most)
-        extent = axis.extent
-        if isinstance(extent, int):
-            groups = max(-(-extent // axis.size), 1)
-            return replace(axis, each=max(-(-extent // (groups * items)), 1))
-        return axis
-
-    @property
-    def size(self) -> int:
-        """Places of a group."""
-        return self.items * self.each
-
-    @property
-    def extent(self) -> Dim:
-        """How many places there are."""
-        total: Dim = 1
-        for loop in self.fused:
-            total = total * (loop.hi - loop.lo)
-        return total
-
-    @property
-    def start(self) -> Dim:
-        """The first place of a group."""
-        return self._var.expr * self.size
-
-    @property
-    def _var(self) -> Var:
-        most = max_value(ceildiv(self.extent, self.size))
-        return Var("_".join(loop.var.name for loop in self.fused) + "_t", 0, max((most or 1) - 1, 1))
-
-    @property
-    def loop(self) -> For:
-        """The loop over groups."""
-        return For(self._var, 0, ceildiv(self.extent, self.size), Block(()))
-
-    @property
-    def quads(self) -> bool:
-        """Whether four neighbouring places are inside or outside together, and neighbours in a loop."""
-        return len(self.fused) == 1 and grain(self.extent) % QUAD == 0 and self.size % QUAD == 0
-
-    def env(self, place: Dim, within: int = 0, width: int = 1) -> Mapping[Var, Dim]:
-        """The variables at a place, or at the last one; with ``width`` at one of so many neighbours."""
-        at = place if self.fits else dmin(place, self.extent - width)
-        return places_of(self.fused, at + within)
-
-    @property
-    def fits(self) -> bool:
-        """Whether groups fill the axis."""
-        return divides(self.size, self.extent)
-
-    def inside(self, place: Dim, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Statements where there is such a place."""
-        return stmts if self.fits else (If(op("lt", idx(place), idx(self.extent)), Block(stmts)),)
 
 
 @dataclass(frozen=True)
@@ -231,8 +165,8 @@ class _Group:
     loops: Loops
     tile: SharedTile
     product: Contraction
-    rows: _Axis
-    columns: _Axis
+    rows: Axis
+    columns: Axis
     depth: _Depth
 
     @property
@@ -268,10 +202,10 @@ class _Group:
 
     # --- staging ---------------------------------------------------------------------------------------------
 
-    def _stage(self, into: Buffer, value: ValueExpr, axis: _Axis) -> list[Stmt]:
+    def _stage(self, into: Buffer, value: ValueExpr, axis: Axis) -> list[Stmt]:
         """A tile of a factor, read by all items; neighbours read what lies next to each other."""
         along = not self._neighbours(value, axis.fused[-1]) or self._neighbours(value, self.depth.innermost)
-        width = QUAD if (self.depth.quads if along else axis.quads) else 1
+        width = QUAD if (self.depth.quads if along else axis.together(QUAD)) else 1
         across, deep = axis.size, self.depth.size
         fast = (deep if along else across) // width
         count, items = across * deep // width, self.rows.items * self.columns.items
@@ -287,7 +221,10 @@ class _Group:
             out += made
         return out
 
-    def _staged(self, into: Buffer, value: ValueExpr, axis: _Axis, at: tuple[Dim, Dim], width: int, along: bool) -> list[Stmt]:
+    def _staged(
+        self, into: Buffer, value: ValueExpr, axis: Axis, at: tuple[Dim, Dim], width: int, along: bool
+    ) -> list[Stmt]:
+        """``width`` neighbours ``along`` the sum, or along the axis, from a step and a place of the tile on."""
         step, place = at
         number = self.depth.var.expr * self.depth.size + step
         stores, zeros = [], []
@@ -359,7 +296,8 @@ class _Group:
         assert isinstance(update, Store)
         assert isinstance(update.value, Op)
         name, kind = self._sum(p, q), update.value.dtype
-        a, b = (Load(f"{self._name}_{end}_{k}", (), buffer.dtype) for end, buffer in ((f"a{p}", held[0]), (f"b{q}", held[1])))
+        ends = zip((f"a{p}", f"b{q}"), held, strict=True)
+        a, b = (Load(f"{self._name}_{end}_{k}", (), buffer.dtype) for end, buffer in ends)
         return Store(name, (), op("add", Load(name, (), kind), op("mul", a, b)))
 
     def _stores(self, out: Store) -> list[Stmt]:

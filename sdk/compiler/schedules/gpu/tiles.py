@@ -10,6 +10,7 @@ from sdk.compiler.analysis.pattern import Pattern, classify
 from sdk.compiler.ir.intrinsics import idx, op
 from sdk.compiler.ir.loops import Alloc, Block, For, Load, Loops, ValueExpr
 from sdk.compiler.ir.walk import buffers_used, substitute_dims, walk
+from sdk.compiler.schedules.gpu.axes import divides, places_of
 from sdk.compiler.schedules.gpu.jam import Instance, jam, unrolled
 from sdk.compiler.schedules.gpu.lift import QUAD, lifted
 from sdk.compiler.schedules.locate import ScheduleError
@@ -18,18 +19,14 @@ from sdk.compiler.sym import (
     Dim,
     Var,
     ceildiv,
-    dmax,
     dmin,
-    floordiv,
     free_vars,
     grain,
     max_value,
     min_value,
-    prove_eq,
-    prove_ge,
 )
 
-__all__ = ["Item", "Shape", "Tile", "divides", "places_of", "rows_of", "tiled"]
+__all__ = ["Item", "Shape", "Tile", "rows_of", "tiled"]
 
 _LANES: Final = 2  # the fewest that are worth a vector
 
@@ -99,17 +96,6 @@ def tiled(loops: Loops, chain: Sequence[For], inner: Block, tile: Tile, aligned:
 def rows_of(chain: Sequence[For], inner: Block, pattern: Pattern) -> tuple[For, ...]:
     """The loops whose iterations share the second factor of a product, or what neighbouring windows read."""
     return Shape.of(chain, inner, pattern).inner if chain else ()
-
-
-def places_of(fused: Sequence[For], number: Dim) -> dict[Var, Dim]:
-    """The variables of perfectly nested loops in the iteration of a number."""
-    env: dict[Var, Dim] = {}
-    for loop in reversed(fused[1:]):
-        extent = loop.hi - loop.lo
-        quotient = floordiv(number, extent if prove_ge(extent, 1) is True else dmax(extent, 1))
-        env[loop.var] = number - quotient * extent + loop.lo
-        number = quotient
-    return env | {fused[0].var: number + fused[0].lo}
 
 
 @dataclass(frozen=True)
@@ -263,11 +249,6 @@ def _in_lanes(body: Block, loop: For, cols: _Columns) -> Block:
     mine = frozenset(n.buffer.name for n in walk(body) if isinstance(n, Alloc) and n.buffer.space == "register")
     placed = substitute_dims(body, {loop.var: cols.start.expr + cols.lane.expr})
     return Lanes(cols.lane, cols.lanes, mine).block(placed)
-
-
-def divides(size: int, extent: Dim) -> bool:
-    """Whether tiles of a size fill an extent."""
-    return size == 1 or prove_eq(floordiv(extent, size) * size, extent) is True
 
 
 def _even(extent: Dim, most: int) -> int:
