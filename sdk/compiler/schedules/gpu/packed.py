@@ -32,7 +32,7 @@ def packed_tile(
     """``rows`` of activations by ``panels``, or fewer where blocks are large, as the work of an item. Parameters that
     are ``aligned`` begin at multiples of 16 bytes.
 
-    obligation: iterations of ``chain`` are independent.
+    Iterations of ``chain`` must be independent.
 
     Raises:
         ScheduleError: the nest is not what ``group_words`` makes.
@@ -63,7 +63,7 @@ def packed_rows(
 ) -> Item:
     """A panel as the work of a group, whose items divide the records of each row of weights.
 
-    obligation: iterations of ``chain`` are independent.
+    Iterations of ``chain`` must be independent.
 
     Raises:
         ScheduleError: the nest is not what ``group_words`` makes, or rows are too short to divide them.

@@ -59,7 +59,7 @@ def shared(loops: Loops, chain: Sequence[For], inner: Block, pattern: Pattern, t
            aligned: frozenset[str] = frozenset()) -> Item:  # fmt: skip
     """A tile of the product as the work of a group. Parameters that are ``aligned`` begin at multiples of 16 bytes.
 
-    obligation: iterations of ``chain`` are independent.
+    Iterations of ``chain`` must be independent.
 
     Raises:
         ScheduleError: the nest is no product with rows, or its factors depend on more than their own axis.
