@@ -1,9 +1,9 @@
 /* Runs kernels on the first Vulkan device: jobs from standard input, results to standard output, all in 32-bit words.
 
    A job: words of SPIR-V, operands, words of push constants, group size (3), groups (3), needs, dispatches, barriers,
-   submits; then for each operand its bytes; the SPIR-V; the numbers; each operand's bytes, padded to whole words.
+   submits, start; then for each operand its bytes; the SPIR-V; the numbers; each operand's bytes, padded to whole words.
    A result: the status, the ns of the last dispatch; then, if the status is 0, each operand's bytes, padded.
-   All operands of a job lie in one buffer, at odd multiples of 8 bytes. The recording has the dispatch so many times,
+   All operands of a job lie in one buffer, at multiples of 16 bytes and ``start`` more. The recording has the dispatch so many times,
    every second time with the operands in the opposite order, with a barrier between them if there are any, and is
    submitted so many times. */
 #include "sdk_rt_gpu.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPIRV, OPERANDS, WORDS, LOCAL, GROUPS = LOCAL + 3, NEEDS = GROUPS + 3, DISPATCHES, BARRIERS, SUBMITS, HEAD };
+enum { SPIRV, OPERANDS, WORDS, LOCAL, GROUPS = LOCAL + 3, NEEDS = GROUPS + 3, DISPATCHES, BARRIERS, SUBMITS, START, HEAD };
 
 static uint32_t *take(size_t words)
 {
@@ -91,7 +91,7 @@ static void one(sdk_gpu_t *gpu, const uint32_t *head)
     uint32_t **data = calloc((size_t)count + 1u, sizeof *data);
     sdk_gpu_range_t *ranges = calloc((size_t)count + 1u, sizeof *ranges);
     uint64_t *ns = calloc((size_t)head[DISPATCHES] + 1u, sizeof *ns);
-    uint64_t bytes = 8u;
+    uint64_t bytes = head[START];
     if (data == NULL || ranges == NULL || ns == NULL) {
         exit(2);
     }

@@ -22,7 +22,8 @@ NEEDS = {"Float16": 1, "Float64": 2, "Int64": 4, "StorageBuffer8BitAccess": 16, 
 
 @dataclass
 class Job:
-    """A kernel to run on copies of arrays, with its numbers; the recording has it ``dispatches`` times."""
+    """A kernel to run on copies of arrays, with its numbers; the recording has it ``dispatches`` times. Arrays begin at
+    odd multiples of 8 bytes, or where they are ``aligned`` at multiples of 16."""
 
     kernel: Kernel
     arrays: Sequence[np.ndarray]
@@ -31,6 +32,7 @@ class Job:
     dispatches: int = 1
     barriers: bool = True
     submits: int = 1
+    aligned: bool = False
 
     def data(self) -> bytes:
         """The job as the runner reads it."""
@@ -39,7 +41,7 @@ class Job:
         for name in k.capabilities:
             needs |= NEEDS.get(name, 0)
         head = [len(k.module) // 4, len(self.arrays), k.words, *k.group, *self.groups, needs, self.dispatches]
-        head += [int(self.barriers), self.submits, *(a.nbytes for a in self.arrays)]
+        head += [int(self.barriers), self.submits, 0 if self.aligned else 8, *(a.nbytes for a in self.arrays)]
         numbers = struct.pack(f"<{len(self.numbers)}i", *self.numbers)
         blobs = [a.tobytes() + bytes(-a.nbytes % 4) for a in self.arrays]
         return b"".join([struct.pack(f"<{len(head)}I", *head), k.module, numbers, *blobs])
@@ -85,7 +87,9 @@ def run_jobs(program: Path, jobs: Sequence[Job], env: Mapping[str, str] | None =
     return results, said + out[at:].decode(errors="replace")
 
 
-def job_of(loops: Loops, kernel: Kernel, arrays: Sequence[np.ndarray], dims: Mapping[str, int]) -> Job:
+def job_of(
+    loops: Loops, kernel: Kernel, arrays: Sequence[np.ndarray], dims: Mapping[str, int], aligned: bool = False
+) -> Job:
     """A whole call of ``loops`` on arrays."""
     env: dict[Var, int] = {v: dims[v.name] for v in loops.dims}
     numbers = [*env.values()]
@@ -96,4 +100,4 @@ def job_of(loops: Loops, kernel: Kernel, arrays: Sequence[np.ndarray], dims: Map
     for axis, size in zip("xyz", kernel.group, strict=True):
         items = evaluate(kernel.extents.get(f"global.{axis}", size), env)
         groups.append(evaluate(kernel.extents.get(f"group.{axis}", -(-items // size)), env))
-    return Job(kernel, [np.array(a, order="C") for a in arrays], numbers, groups)
+    return Job(kernel, [np.array(a, order="C") for a in arrays], numbers, groups, aligned=aligned)

@@ -77,6 +77,7 @@ STEPS: tuple[tuple[Loops, str, tuple[Arg, ...]], ...] = (
     (ATTEND, "attention_lanes", (4, 8, [2, 1])),
     (GROUPS, "group_panels", (8, "halves", 4, [2, 1])),
     (ROWS_OF, "group_rows", ()),
+    (GROUPS, "group_words", ()),
 )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from sdk.compiler.machines.common import FPUS
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.schedules.rules.columns_last import ColumnsLast
+from sdk.compiler.schedules.rules.groups import GroupRows, GroupWords
 
 __all__ = ["MACHINES"]
 
@@ -15,6 +16,6 @@ MACHINES: Final = (
         name="gpu",
         needs=frozenset({"gpu"}),
         float_units=FPUS,
-        rules=(ColumnsLast(),),
+        rules=(GroupWords(), GroupRows(), ColumnsLast()),
     ),
 )

@@ -28,7 +28,10 @@ from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var, ceildiv
 from sdk.errors import BuildError
 
-__all__ = ["LEAST", "Held", "Place", "blocks_of", "lookup_loops", "number_of", "products_loops", "rows_loops"]
+__all__ = [
+    "LEAST", "Held", "Place", "blocks_of", "lookup_loops", "named_fields", "number_at", "number_of", "products_loops",
+    "reader_of", "rows_loops", "scaled_sums",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Types = Sequence[TensorType]
@@ -150,7 +153,7 @@ def _in_rows(row: Dim, block: Dim) -> Place:
     return lambda first, more: Load("w", (row, block + first + more), U8)
 
 
-def _reader(place: Place) -> Reader:
+def reader_of(place: Place) -> Reader:
     """Numbers of a block of bytes."""
 
     def read(first: int, count: int) -> ValueExpr:
@@ -164,7 +167,7 @@ def _reader(place: Place) -> Reader:
     return read
 
 
-def _named(form: Format, read: Reader) -> tuple[list[Stmt], Reader]:
+def named_fields(form: Format, read: Reader) -> tuple[list[Stmt], Reader]:
     """The fields of a block as scalars, and what reads these."""
     fields = ((first + k * unit, unit) for first, count, unit in form.fields for k in range(count))
     names = {at: f"f{at[0]}" for at in fields}
@@ -181,7 +184,7 @@ def _runs_of(form: Format, group: int) -> Iterator[tuple[int, Run]]:
         at += run.count
 
 
-def _scalar(form: Format, run: Run, place: Place, j: Dim) -> ValueExpr:
+def number_at(form: Format, run: Run, place: Place, j: Dim) -> ValueExpr:
     """The number of a weight, ``zero`` too large, as i32."""
     value = number_of(run, lambda first: place(first, j))
     return cast(op("xor", value, imm(form.zero, U8)) if form.signed else value, I32)
@@ -226,11 +229,11 @@ def products_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any
     over = nest(outs[0].shape)
     m, n = over.index
     b = variable("b", nbytes // form.nbytes)
-    lets, read = _named(form, _reader(_in_rows(n, b.expr * form.nbytes)))
+    lets, read = named_fields(form, reader_of(_in_rows(n, b.expr * form.nbytes)))
     acc = Load("acc", (), F32)
     body: list[Stmt] = []
     for g, scales in enumerate(form.scales(read)):
-        more = Store("acc", (), op("add", acc, _scaled(form, g, scales, m, b)))
+        more = Store("acc", (), op("add", acc, scaled_sums(form, g, scales, m, b.expr)))
         body.append(Block((*_group(form, g, m, n, b), more)))
     blocks = loop(b, nbytes // form.nbytes, *lets, *body)
     first = Alloc(Buffer("acc", F32, (), "register")), Store("acc", (), imm(0.0, F32))
@@ -248,14 +251,14 @@ def _group(form: Format, g: int, m: Dim, n: Dim, b: Var) -> Iterator[Stmt]:
         yield Store(f"total{k}", (), Load("sums", (m, start), I32) if form.zero else imm(0))
     for k, (at, run) in enumerate(_runs_of(form, g)):
         name, j = f"total{k if form.apart else 0}", variable(f"j{k}", run.count)
-        number = _scalar(form, run, _in_rows(n, b.expr * form.nbytes), j.expr)
+        number = number_at(form, run, _in_rows(n, b.expr * form.nbytes), j.expr)
         x = cast(Load("x", (m, b.expr * form.size + at + j.expr), I8), I32)
         yield loop(j, run.count, Store(name, (), op("add", Load(name, (), I32), op("mul", x, number))))
 
 
-def _scaled(form: Format, g: int, scales: Scales, m: Dim, b: Var) -> ValueExpr:
-    """The sums of a group, scaled."""
-    at = b.expr * form.groups + g
+def scaled_sums(form: Format, g: int, scales: Scales, m: Dim, block: Dim) -> ValueExpr:
+    """The sums of group ``g`` of a block of row ``m``, ``total0`` and so on, scaled."""
+    at = block * form.groups + g
     sums: list[ValueExpr] = [cast(Load(f"total{k}", (), I32), F32) for k in range(form.per_group if form.apart else 1)]
     if form.apart:
         sums = [op("mul", total, factor) for total, factor in zip(sums, scales.factors, strict=True)]
@@ -325,7 +328,7 @@ def lookup_loops(name: str, types: Types, outs: Types, form: Format, held: Held)
     body: list[Stmt] = []
     for k in range(held.blocks):
         here = held.place(panel, lane, b.expr, k)
-        lets, read = _named(form, _reader(here))
+        lets, read = named_fields(form, reader_of(here))
         block: list[Stmt] = [*lets]
         for g, scales in enumerate(form.scales(read)):
             for n, (first, run) in enumerate(_runs_of(form, g)):
@@ -343,7 +346,7 @@ def lookup_loops(name: str, types: Types, outs: Types, form: Format, held: Held)
 def _weights(form: Format, run: Run, scales: Scales, k: int, over: Nest, place: Place, first: Dim) -> Stmt:
     """The weights of a run, the one numbered ``k`` of its group, as floats from ``first`` on."""
     j = variable("j", run.count)
-    number = _scalar(form, run, place, j.expr)
+    number = number_at(form, run, place, j.expr)
     value: ValueExpr = cast(op("sub", number, imm(form.zero)) if form.zero else number, F32)
     step = op("mul", scales.step, scales.factors[k]) if scales.factors else scales.step
     value = op("mul", Ref("step", F32), value)

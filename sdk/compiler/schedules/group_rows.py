@@ -14,7 +14,7 @@ from sdk.compiler.schedules.group_panels import PANEL, numbered, panel_layout
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import Dim, floordiv, mod
 
-__all__ = ["format_of_rows", "group_rows"]
+__all__ = ["byte_of_record", "format_of_rows", "group_rows"]
 
 
 def group_rows(loops: Loops) -> Loops:
@@ -37,7 +37,7 @@ def group_rows(loops: Loops) -> Loops:
     types, out_type = [TensorType(b.dtype, b.shape) for b in (w, indices)], TensorType(out.dtype, out.shape)
 
     def place(panel: Dim, row: Dim, record: Dim, k: int) -> Place:
-        return lambda first, more: _byte(records, (panel, record, row), k * form.nbytes + first, more)
+        return lambda first, more: byte_of_record(records, (panel, record, row), k * form.nbytes + first, more)
 
     held = Held(PANEL, records.width // form.nbytes, place)
     made = lookup_loops(loops.name, types, [out_type], form, held)
@@ -69,7 +69,7 @@ def _stored(loops: Loops, layout: Layout) -> tuple[Param, ...]:
     return tuple(packed if p.buffer is w else p for p in loops.params)
 
 
-def _byte(records: Records, place: tuple[Dim, Dim, Dim], byte: int, more: Dim) -> Load:
+def byte_of_record(records: Records, place: tuple[Dim, Dim, Dim], byte: int, more: Dim) -> Load:
     """The byte ``more`` behind ``byte``, which are in one field, of a record of a panel's row."""
     panel, record, row = place
     before = 0

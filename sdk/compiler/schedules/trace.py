@@ -19,6 +19,7 @@ from sdk.compiler.schedules import (
     fission,
     group_panels,
     group_rows,
+    group_words,
     interleave,
     interleave_channels,
     lanes,
@@ -78,6 +79,7 @@ class Schedule:
     fission = _step(fission.fission)
     group_panels = _step(group_panels.group_panels)
     group_rows = _step(group_rows.group_rows)
+    group_words = _step(group_words.group_words)
     interleave = _step(interleave.interleave)
     unpack = _step(interleave_channels.unpack)
     interleave_channels = _step(interleave_channels.interleave_channels)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.machines.gpus.gpu import Gpu
-from sdk.compiler.machines.gpus.groups import TEAMS
-from sdk.compiler.schedules.gpu.rules import Attention, Products, Windows
+from sdk.compiler.machines.gpus.groups import PACKED, SHARED, TEAMS
+from sdk.compiler.schedules.gpu.rules import Attention, Packed, Products, Windows
 from sdk.compiler.schedules.gpu.tiles import Tile
 
 __all__ = ["GPUS"]
@@ -20,9 +20,11 @@ __all__ = ["GPUS"]
 GPUS: Final = (
     Gpu(
         "opencl",
-        rules=(Products(Tile(8, 32, scalar_rows=4, scalar_columns=16)), Windows(Tile(4, 16)), Attention(32)),
+        rules=(
+            Packed(4, 2), Products(Tile(8, 32, scalar_rows=4, scalar_columns=16)), Windows(Tile(4, 16)), Attention(32),
+        ),
         lanes=16,
     ),
-    Gpu("webgpu", rules=(TEAMS, Products(Tile(4, 8)), Windows(Tile(4, 4)))),
-    Gpu("vulkan", rules=(Products(Tile(4, 8, steps=4)), Windows(Tile(4, 4)), Attention(32))),
+    Gpu("webgpu", rules=(PACKED, TEAMS, SHARED, Products(Tile(4, 8)), Windows(Tile(4, 4)))),
+    Gpu("vulkan", rules=(Packed(4, 2), Products(Tile(4, 8, steps=4)), Windows(Tile(4, 4)), Attention(32))),
 )

@@ -50,6 +50,7 @@ __all__ = ["SHARED_BYTES", "Team", "cooperative", "longest"]
 
 # of a nest's arrays that a group shares; the rest of WebGPU's 16 KiB is for partial sums
 SHARED_BYTES: Final = 12 * 1024
+_WORD: Final = 4  # bytes, of which neighbours have one each
 _SIGNED_START: Final = {"max": 0, "min": 1}
 
 
@@ -180,7 +181,7 @@ def _columns(chain: Sequence[For], found: Sequence[Divided], loops: Loops, most:
         for load in walk(one.loop.body):
             if isinstance(load, Load) and load.buffer in shapes:
                 apart = linear(flat_index(load.index, shapes[load.buffer]), chain[-1].var)
-                if apart is not None and apart[0] == 1:
+                if apart is not None and (apart[0] == 1 or apart[0] * load.dtype.nbytes == _WORD):
                     return min(most, _power(_most(chain[-1].hi - chain[-1].lo)))
     return 1
 
@@ -252,7 +253,7 @@ class _Work:
         for (var, size), axis in zip(reversed(axes), "xy", strict=False):
             body = Block((For(var, 0, size, body, "bind", f"local.{axis}"),))
         parts = tuple(Alloc(b) for b in (*self.shared.values(), *self.partial.values()))
-        return Item(tuple(groups), Block((*parts, *body.body)), tuple(size for _, size in reversed(axes)))
+        return Item(tuple(groups), Block((*parts, *body.body)), tuple(size for _, size in reversed(axes)), flat=False)
 
     # --- arrays ----------------------------------------------------------------------------------------------
 

@@ -99,6 +99,8 @@ def _jammed(block: Block, own: Sequence[_Own], outs: frozenset[str]) -> Block:
     for stmt in block.body:
         if isinstance(stmt, For) and stmt.until is None and not free_vars_of(stmt) & (tiled | scalars):
             out.append(replace(stmt, body=_jammed(stmt.body, own, outs)))
+        elif isinstance(stmt, Block):
+            out.append(_jammed(stmt, own, outs))
         else:
             out += [one.of(stmt, outs) for one in own]
     return Block(tuple(out))

@@ -19,7 +19,6 @@ from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
-    Barrier,
     Block,
     Buffer,
     Eval,
@@ -44,7 +43,8 @@ from sdk.compiler.sym.dim import from_terms
 
 __all__ = ["QUAD", "flat", "lifted"]
 
-QUAD: Final = 4  # 32-bit elements of the widest vector that all drivers read at once
+QUAD: Final = 4  # 32-bit elements of the widest vector that all drivers read at once; narrow ones are a word or two
+WORD: Final = 32  # bits
 
 
 def flat(loops: Loops) -> Loops:
@@ -65,9 +65,16 @@ def lifted(loops: Loops, block: Block, aligned: frozenset[str] = frozenset(), pr
     Raises:
         ScheduleError: statements that other items see.
     """
-    if any(isinstance(n, Atomic | Barrier | Eval | Let) for n in walk(block)):
-        raise ScheduleError("what other items see in between, or what depends on scalars that are bound, is not moved")
-    wide = {p.buffer.name for p in loops.params if p.buffer.dtype.bits == 32 and _is_multiple(product(p.buffer.shape))}
+    if any(isinstance(n, Atomic | Eval) for n in walk(block)):
+        raise ScheduleError("what other items see in between is not moved")
+    scalars = {n.name for n in walk(block) if isinstance(n, Let)}
+    if any(v.name in scalars for d in dims_used(block) for v in free_vars(d)):
+        raise ScheduleError("indices that depend on scalars that are bound are not moved")
+    wide = {
+        p.buffer.name
+        for p in loops.params
+        if p.buffer.dtype.bits <= WORD and p.buffer.dtype.kind != "b" and _is_multiple(product(p.buffer.shape))
+    }
     return _Lift({p.buffer.name: p.buffer for p in loops.params}, aligned & wide, prefix).block(block, None)
 
 
@@ -102,9 +109,9 @@ class _Lift:
         return Block((*level.first, *level.out))
 
     def _statements(self, body: Sequence[Stmt]) -> None:
-        run: list[Store] = []
+        run: list[Store | Let] = []
         for stmt in _joined(body):
-            if isinstance(stmt, Store):
+            if isinstance(stmt, Store | Let):
                 run.append(stmt)
                 continue
             if isinstance(stmt, Alloc):  # what a run stores to may be declared within it
@@ -121,8 +128,7 @@ class _Lift:
                 until = None if stmt.until is None else stmt.until
                 if until is not None and any(n.buffer in self.params for n in walk(until) if isinstance(n, Load)):
                     raise ScheduleError("a loop ends by what it reads")
-                lo, hi = self.dim(stmt.lo), self.dim(stmt.hi)
-                return replace(stmt, lo=lo, hi=hi, body=self.block(stmt.body, stmt.var))
+                return replace(stmt, body=self.block(stmt.body, stmt.var))  # of a bound that is bound no size is known
             case If():
                 cond = self.value(stmt.cond)
                 orelse = None if stmt.orelse is None else self.block(stmt.orelse, None)
@@ -132,20 +138,19 @@ class _Lift:
             case _:
                 return stmt
 
-    def _run(self, run: list[Store]) -> None:
-        """Stores in a row: what several of them read or compute is bound before the first that does."""
+    def _run(self, run: list[Store | Let]) -> None:
+        """Stores and scalars in a row: what several read or compute is bound before the first that does."""
         self.levels[-1].read = {}
         self.levels[-1].lanes = self._neighbours(run)
         made = []
         for stmt in run:
             before = len(self.levels[-1].out)
-            value = self.value(stmt.value)
-            index = stmt.index
-            if stmt.buffer in self.params:
-                index = (self.address(stmt.index, self.params[stmt.buffer].shape),)
+            one: Store | Let = replace(stmt, value=self.value(stmt.value))
+            if isinstance(one, Store) and one.buffer in self.params:
+                one = replace(one, index=(self.address(one.index, self.params[one.buffer].shape),))
             reads = self.levels[-1].out[before:]
             del self.levels[-1].out[before:]
-            made.append((reads, replace(stmt, index=index, value=value)))
+            made.append((reads, one))
         counts: Counter[ValueExpr] = Counter()
         for _, stmt in made:
             counts.update({n for n in walk(stmt.value) if isinstance(n, Op) and self._pure(n)})
@@ -154,7 +159,7 @@ class _Lift:
         for (reads, stmt), source in zip(made, run, strict=True):
             self.levels[-1].out += reads
             value = self._shared(stmt.value, counts, bound, 1)
-            if source in vectors:
+            if isinstance(source, Store) and source in vectors:
                 self._put(source, value, *vectors[source])
             else:
                 self.levels[-1].out.append(replace(stmt, value=value))
@@ -253,12 +258,12 @@ class _Lift:
 
     # --- vectors ---------------------------------------------------------------------------------------------
 
-    def _stored(self, run: list[Store]) -> dict[Store, tuple[str, int, bool]]:
+    def _stored(self, run: Sequence[Store | Let]) -> dict[Store, tuple[str, int, bool]]:
         """Of the writes to whole vectors of aligned parameters an array for the vector, the lane, and whether it is the
         last of them."""
         found: dict[tuple[str, Dim], list[tuple[int, Store]]] = {}
         for stmt in run:
-            if stmt.buffer in self.aligned:
+            if isinstance(stmt, Store) and stmt.buffer in self.aligned:
                 base, lane = self._apart(stmt, stmt.value.dtype)
                 if lane is not None:
                     found.setdefault((stmt.buffer, base), []).append((lane, stmt))
@@ -279,7 +284,7 @@ class _Lift:
             whole = Load(name, (0,), value.dtype.with_lanes(QUAD))
             self.levels[-1].out.append(Store(source.buffer, (self.dim(floordiv(start, QUAD)) * QUAD,), whole))
 
-    def _neighbours(self, run: list[Store]) -> Counter[tuple[str, Dim]]:
+    def _neighbours(self, run: Sequence[Store | Let]) -> Counter[tuple[str, Dim]]:
         """How many elements of each vector of the aligned parameters are read."""
         reads = {n for stmt in run for n in walk(stmt.value) if isinstance(n, Load) and n.buffer in self.aligned}
         return Counter((n.buffer, base) for n in reads for base, lane in [self._apart(n, n.dtype)] if lane is not None)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sdk.compiler.ir.loops import For
 from sdk.compiler.schedules.attention_lanes import shape_of_attention
 from sdk.compiler.schedules.gpu.attention import attended
 from sdk.compiler.schedules.gpu.cooperative import Team, cooperative, longest
+from sdk.compiler.schedules.gpu.packed import packed_rows, packed_tile
+from sdk.compiler.schedules.gpu.shared import SharedTile, shared
 from sdk.compiler.schedules.gpu.tiles import Item, Tile, rows_of, tiled
+from sdk.compiler.schedules.group_words import in_words
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import max_value
 
 if TYPE_CHECKING:
     from sdk.compiler.machines.gpus.gpu import Gpu, Part
 
-__all__ = ["Attention", "Products", "Teams", "Windows", "item_of"]
+__all__ = ["Attention", "Packed", "Products", "SharedProducts", "Teams", "Windows", "item_of"]
+
+_PANEL_LOOPS: Final = 2  # around a product of one row of activations: panels, and rows of weights in one
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,25 @@ class Products:
 
 
 @dataclass(frozen=True)
+class SharedProducts:
+    """Products of matrices and convolutions as products of matrices, of at least ``rows`` rows: a group's tile, whose
+    factors lie in memory that its items share."""
+
+    tile: SharedTile
+    rows: int = 5
+    name = "shared products"
+    shares = False
+
+    def applies(self, part: Part, gpu: Gpu) -> bool:
+        """Multiply-accumulates in which the first factor is the same for all columns."""
+        return part.pattern.kind == "contraction" and _most(rows_of(part.chain, part.inner, part.pattern)) >= self.rows
+
+    def schedule(self, part: Part, gpu: Gpu) -> Item:
+        """The tile of a group."""
+        return shared(part.loops, part.chain, part.inner, part.pattern, self.tile, part.aligned)
+
+
+@dataclass(frozen=True)
 class Windows:
     """Depthwise convolutions: a tile of neighbours, which share what their windows have in common, by channels."""
 
@@ -54,6 +79,29 @@ class Windows:
     def schedule(self, part: Part, gpu: Gpu) -> Item:
         """The tile."""
         return _tiled(part, gpu, self.tile)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Products with weights in groups: ``rows`` of activations by ``panels`` of weights to an item. With a ``team`` one
+    row of activations is multiplied by groups, which divide each row of weights."""
+
+    rows: int
+    panels: int
+    team: Team | None = None
+    name = "packed"
+    shares = False
+
+    def applies(self, part: Part, gpu: Gpu) -> bool:
+        """Nests that ``group_words`` has made."""
+        return in_words(part.loops)
+
+    def schedule(self, part: Part, gpu: Gpu) -> Item:
+        """The work of an item or a group."""
+        if self.team is not None and len(part.chain) == _PANEL_LOOPS:
+            with suppress(ScheduleError):
+                return packed_rows(part.loops, part.chain, part.inner, self.team, part.aligned)
+        return packed_tile(part.loops, part.chain, part.inner, self.rows, self.panels, part.aligned)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sdk.compiler.schedules.group_panels import Factors, format_of_products
 from sdk.compiler.schedules.group_rows import format_of_rows
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["GroupPanels", "GroupRows"]
+__all__ = ["GroupPanels", "GroupRows", "GroupWords"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +58,25 @@ class GroupRows:
         """
         s = Schedule(nest.loops)
         s.group_rows()
+        return s.done()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWords:
+    """Panels of sixteen rows of weights in words, each result a sum of its own, which is the work of an item."""
+
+    name = "group-words"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Such products, by constants."""
+        return format_of_products(nest.loops) is not None and nest.constant("w")
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Panels in words.
+
+        Raises:
+            ScheduleError: it is no such product.
+        """
+        s = Schedule(nest.loops)
+        s.group_words()
         return s.done()
