@@ -124,6 +124,10 @@ int sdk_gpu_model_fetch_state(sdk_gpu_model_t *model);
    NULL when the model was put on the device. */
 uint64_t sdk_gpu_model_ns(const sdk_gpu_model_t *model, uint32_t entry, uint32_t step);
 
+/* The bytes of arena and state that were copied between host and device so far; none where the device works in the memory
+   of the host. */
+uint64_t sdk_gpu_model_copied(const sdk_gpu_model_t *model);
+
 /* How many recordings were made so far, and what each kernel's verdict is (SDK_GPU_RUNS, ..). */
 uint32_t sdk_gpu_model_recorded(const sdk_gpu_model_t *model);
 uint8_t sdk_gpu_model_verdict(const sdk_gpu_model_t *model, uint32_t kernel);

@@ -16,6 +16,7 @@ enum {
     VK_QUEUE_COMPUTE = 2,
     VK_MEMORY_DEVICE_LOCAL = 1, VK_MEMORY_HOST_VISIBLE = 2, VK_MEMORY_HOST_COHERENT = 4, VK_MEMORY_HOST_CACHED = 8,
     VK_BUFFER_USES = 1 | 2 | 32, /* copied from, copied to, a storage buffer */
+    VK_HOST_ALLOCATION = 128,
     VK_DEVICE_INTEGRATED = 1,
     VK_DEVICE_CPU = 4,
     VK_DESCRIPTOR_STORAGE_BUFFER = 7,
@@ -56,9 +57,13 @@ enum { /* what a struct is: its first member */
     VKS_FEATURES_2 = 1000059000,
     VKS_PROPERTIES_2 = 1000059001,
     VKS_ID_PROPERTIES = 1000071004,
+    VKS_EXTERNAL_BUFFER = 1000072002,
     VKS_FEATURES_16BIT = 1000083000,
     VKS_SUBGROUP_PROPERTIES = 1000094000,
     VKS_FEATURES_8BIT = 1000177000,
+    VKS_IMPORT_HOST = 1000178000,
+    VKS_HOST_POINTER = 1000178001,
+    VKS_HOST_PROPERTIES = 1000178002,
     VKS_DRIVER_PROPERTIES = 1000196000
 };
 
@@ -176,6 +181,31 @@ typedef struct {
     uint32_t push;
     uint32_t in_out; /* of 16 bits only; the struct of 8 bits ends before it */
 } vk_features_narrow_t;
+
+typedef struct {
+    uint32_t type;
+    void *next;
+    uint64_t alignment;
+} vk_host_properties_t;
+
+typedef struct {
+    uint32_t type;
+    void *next;
+    uint32_t types;
+} vk_host_pointer_t;
+
+typedef struct {
+    uint32_t type;
+    const void *next;
+    uint32_t handles;
+} vk_external_buffer_t;
+
+typedef struct {
+    uint32_t type;
+    const void *next;
+    uint32_t handle;
+    void *memory;
+} vk_import_host_t;
 
 typedef struct {
     uint32_t flags;
