@@ -93,7 +93,7 @@ def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = f
             x, y, z = (*item.local, 1, 1)[: len(_AXES)]
             level, local = "group", (x, y, z)
             inner = _of_item(inner)
-        else:
+        if item.flat:
             loops = flat(loops)
         _check_private(inner)
     while len(chain) > len(_AXES):

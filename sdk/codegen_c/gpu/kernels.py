@@ -107,7 +107,7 @@ class Kernels:
 
 
 def _opencl(grid: Grid, name: str, aligned: frozenset[str], regions: Regions) -> Code:
-    kernel = emit_kernel(grid.loops, name)
+    kernel = emit_kernel(grid.loops, name, aligned)
     return Code(kernel.name, grid, text=kernel.text + "\n")
 
 
@@ -130,7 +130,7 @@ def _shared(operands: Sequence[str], regions: Regions) -> tuple[int, ...]:
 
 def _webgpu(grid: Grid, name: str, aligned: frozenset[str], regions: Regions) -> Code:
     """The kernel as it is with all operands in one buffer: where they lie is known of each call."""
-    kernel = make_wgsl(grid.loops, (0,) * len(grid.loops.params), grid.local)
+    kernel = make_wgsl(grid.loops, (0,) * len(grid.loops.params), grid.local, aligned)
     return Code(identifier(f"{name}_{grid.loops.name}"), grid, text=kernel.text)
 
 

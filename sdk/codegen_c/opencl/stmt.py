@@ -29,11 +29,12 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import dims_used, statements, walk
-from sdk.compiler.sym import Dim, Var, flat_index, free_vars
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars, grain
 from sdk.errors import BuildError
 
 __all__ = ["AXES", "Kernel", "emit_kernel"]
 
+_VECTORS: Final = (4, 8, 16)  # bytes of vectors that are one access where they are aligned
 _HINT: Final = "without --backend the model is printed as C, which has everything"
 # What a hardware axis is called in the IR, and the function that tells where on it a work item stands.
 AXES: Final = {
@@ -51,29 +52,30 @@ class Kernel:
     extents: Mapping[str, Dim]
 
 
-def emit_kernel(loops: Loops, prefix: str) -> Kernel:
+def emit_kernel(loops: Loops, prefix: str, aligned: frozenset[str] = frozenset()) -> Kernel:
     """The kernel of ``loops``. Arguments: for each buffer its region's base and a byte offset, then the dims, then
-    the row range; offsets and dims are ``int``.
+    the row range; offsets and dims are ``int``. Parameters that are ``aligned`` begin at multiples of 16 bytes.
 
     Raises:
         BuildError: a construct that is not printed, named with the function.
     """
     try:
-        return _Printer(loops, prefix).kernel()
+        return _Printer(loops, prefix, aligned).kernel()
     except BuildError as error:
         hint = error.hint or _HINT
         raise BuildError(error.message, where=f"loops @{loops.name}", why=error.why, hint=hint) from error
 
 
 class _Printer:
-    def __init__(self, loops: Loops, prefix: str) -> None:
-        self.loops = loops
+    def __init__(self, loops: Loops, prefix: str, aligned: frozenset[str]) -> None:
+        self.loops, self.aligned = loops, aligned
         self.name = identifier(f"{prefix}_{loops.name}")
         self.unit = Unit(self.name, frozenset())
         self.scope = Scope(self.name)
         for word in WORDS:
             self.scope.declare(("word", word), word)
         self.buffers: dict[str, Buffer] = {p.buffer.name: p.buffer for p in loops.params}
+        self.modes = {p.buffer.name: p.mode for p in loops.params}
         self.extents: dict[str, Dim] = {}
         self.indices: dict[str, set[Var]] = {}  # that stand in indices, by name
         for var in (v for d in dims_used(loops.body) for v in free_vars(d)):
@@ -225,13 +227,28 @@ class _Printer:
         if load.count is not None:
             raise BuildError(f"a read of some lanes of {load.buffer} has no form in OpenCL C")
         place, run = self._place(load.buffer, load.index, load.dtype)
+        if run and (whole := self._whole(load.buffer, load.index, load.dtype, place)):
+            return whole
         return f"vload{load.dtype.lanes}(0, {place})" if run else place
+
+    def _whole(self, name: str, index: tuple[Dim, ...], dtype: DType, place: str) -> str:
+        """A run of lanes as one vector in memory, where it begins at a multiple of its size; else nothing."""
+        buffer, lanes = self.buffers[name], dtype.lanes
+        if name not in self.aligned or lanes * dtype.bits // 8 not in _VECTORS or dtype.scalar != buffer.dtype:
+            return ""
+        if grain(flat_index(index, buffer.shape)) % lanes:
+            return ""
+        const = "const " * (self.modes[name] == "read")
+        return f"(*(__global {const}{c_type(dtype)} *)({place}))"
 
     def _store(self, stmt: Store) -> None:
         if stmt.count is not None:
             raise BuildError(f"a write of some lanes of {stmt.buffer} has no form in OpenCL C")
         place, run = self._place(stmt.buffer, stmt.index, stmt.value.dtype)
         value = self.values.text(stmt.value)
+        if run and (whole := self._whole(stmt.buffer, stmt.index, stmt.value.dtype, place)):
+            self._line(f"{whole} = {value};")
+            return
         self._line(f"vstore{stmt.value.dtype.lanes}({value}, 0, {place});" if run else f"{place} = {value};")
 
     def _atomic(self, stmt: Atomic) -> None:

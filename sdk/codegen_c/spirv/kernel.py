@@ -61,8 +61,8 @@ def make_kernel(
     bindings: Sequence[int] = (),
 ) -> Kernel:
     """The kernel of ``loops`` for devices with ``features`` (None: all). Parameters that are ``aligned`` begin at
-    multiples of 16 bytes: vectors of 16 bytes in them are read and written at once where they begin at one. Where
-    operands share bindings, ``bindings`` are those of each (none: each has its own).
+    multiples of 16 bytes: vectors of 4, 8 or 16 bytes in them are read and written at once where they begin at multiples
+    of as many. Where operands share bindings, ``bindings`` are those of each (none: each has its own).
 
     Raises:
         BuildError: a construct without a form, named with the function.
@@ -248,7 +248,7 @@ class Printer:
 
     def _load(self, load: Load) -> list[int]:
         if load.count is None and self.memory.is_vector(load.buffer, load.index, load.dtype):
-            return self.memory.load_vector(load.buffer, load.index, self.values.dim)
+            return self.memory.load_vector(load.buffer, load.index, load.dtype, self.values.dim)
         first = self.memory.place(load.buffer, load.index, load.dtype.lanes, self.values.dim)
         kind = load.dtype.scalar
         count = None if load.count is None else self.values.dim(load.count)
@@ -273,7 +273,7 @@ class Printer:
         values = self.values.value(stmt.value)
         kind = stmt.value.dtype.scalar
         if stmt.count is None and self.memory.is_vector(stmt.buffer, stmt.index, stmt.value.dtype):
-            self.memory.store_vector(stmt.buffer, stmt.index, values, self.values.dim)
+            self.memory.store_vector(stmt.buffer, stmt.index, stmt.value.dtype, values, self.values.dim)
             return
         first = self.memory.place(stmt.buffer, stmt.index, len(values), self.values.dim)
         count = None if stmt.count is None else self.values.dim(stmt.count)

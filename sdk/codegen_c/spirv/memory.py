@@ -22,7 +22,6 @@ __all__ = ["MOST_PRIVATE", "Features", "Memory", "Place"]
 
 MOST_PRIVATE: Final = 1 << 16  # bytes of one array of a work item
 MOST_LOCAL: Final = 1 << 15  # bytes that a group shares: what every device has
-VECTOR: Final = 4  # 32-bit elements that are read and written at once where they are aligned
 _RELAXED, _DEVICE = 0, 1
 
 
@@ -63,7 +62,7 @@ class Memory:
     ) -> None:
         self.code, self.words, self.scalars, self.features = code, code.words, scalars, features
         self.aligned, self.bindings, self.parts = aligned, bindings, frozenset[str]()
-        self._vectors: dict[str, int] = {}
+        self._vectors: dict[tuple[str, int], int] = {}
         self._parts: dict[str, list[int]] = {}
         self.places: dict[str, Place] = {}
         self.local_bytes = 0
@@ -221,37 +220,75 @@ class Memory:
     # --- vectors ---------------------------------------------------------------------------------------------
 
     def is_vector(self, name: str, index: tuple[Dim, ...], kind: DType) -> bool:
-        """Whether an access is one of 16 bytes that begin at a multiple of 16."""
-        held = self.places[name]
-        stored = held.buffer.dtype
-        same = stored.lanes == 1 and stored == kind.scalar and stored.bits == 32 and kind.lanes == VECTOR
-        return same and name in self.aligned and grain(flat_index(index, held.buffer.shape)) % VECTOR == 0
+        """Whether an access is one of 4, 8 or 16 bytes that begin at a multiple of as many."""
+        stored = self.places[name].buffer.dtype
+        same = stored == kind.scalar and stored.bits <= 32 and stored.kind != "b" and kind.lanes > 1
+        whole = same and kind.lanes * stored.bits in (32, 64, 128) and name in self.aligned
+        return whole and grain(flat_index(index, self.places[name].buffer.shape)) % kind.lanes == 0
 
-    def _vector(self, name: str, index: tuple[Dim, ...], word: Callable[[Dim], int]) -> tuple[int, int]:
-        """A pointer to a vector, and its type."""
+    def _vector(
+        self, name: str, index: tuple[Dim, ...], kind: DType, word: Callable[[Dim], int]
+    ) -> tuple[int, int, int]:
+        """A pointer to a vector of whole words, its type, and that of a word; there may be one."""
         held, s = self.places[name], self.scalars
         assert held.begins is not None
-        type = self.words.vector(held.element, VECTOR)
-        if name not in self._vectors:
-            read = held.read_only
-            self._vectors[name] = self._variable(type, 4 * VECTOR, held.binding, read)
-        shift = s.u32(VECTOR.bit_length() - 1)
-        begins = s.op("ShiftRightLogical", U32, held.begins, shift)
-        at = s.op("IAdd", U32, begins, word(floordiv(flat_index(index, held.buffer.shape), VECTOR)))
+        element = held.element if held.buffer.dtype.bits == 32 else self.words.uint()
+        count = kind.lanes * held.buffer.dtype.bits // 32
+        type = self.words.vector(element, count) if count > 1 else element
+        if (name, count) not in self._vectors:
+            self._vectors[name, count] = self._variable(type, 4 * count, held.binding, held.read_only)
+        begins = s.op("ShiftRightLogical", U32, held.begins, s.u32(kind.lanes.bit_length() - 1))
+        at = s.op("IAdd", U32, begins, word(floordiv(flat_index(index, held.buffer.shape), kind.lanes)))
         pointer = self.words.pointer("buffer", type)
-        return self.code.op("AccessChain", pointer, self._vectors[name], s.u32(0), at), type
+        return self.code.op("AccessChain", pointer, self._vectors[name, count], s.u32(0), at), type, element
 
-    def load_vector(self, name: str, index: tuple[Dim, ...], word: Callable[[Dim], int]) -> list[int]:
-        """The elements of a vector."""
-        held = self.places[name]
-        pointer, type = self._vector(name, index, word)
+    def load_words(
+        self, name: str, index: tuple[Dim, ...], kind: DType, word: Callable[[Dim], int]
+    ) -> list[int]:
+        """The words of a vector, elements where these are as large."""
+        pointer, type, element = self._vector(name, index, kind, word)
         whole = self.code.load(type, pointer)
-        return [self.code.op("CompositeExtract", held.element, whole, k) for k in range(VECTOR)]
+        count = kind.lanes * kind.bits // 32
+        return [self.code.op("CompositeExtract", element, whole, k) for k in range(count)] if count > 1 else [whole]
 
-    def store_vector(self, name: str, index: tuple[Dim, ...], values: list[int], word: Callable[[Dim], int]) -> None:
+    def load_vector(
+        self, name: str, index: tuple[Dim, ...], kind: DType, word: Callable[[Dim], int]
+    ) -> list[int]:
+        """The elements of a vector."""
+        words = self.load_words(name, index, kind, word)
+        if kind.bits == 32:
+            return words
+        taken = "BitFieldSExtract" if kind.kind == "i" else "BitFieldUExtract"
+        s, per = self.scalars, 32 // kind.bits
+        return [
+            s.op(taken, U32, words[k // per], s.u32(k % per * kind.bits), s.u32(kind.bits)) for k in range(kind.lanes)
+        ]
+
+    def store_vector(
+        self, name: str, index: tuple[Dim, ...], kind: DType, values: list[int], word: Callable[[Dim], int]
+    ) -> None:
         """Writes a vector."""
-        pointer, type = self._vector(name, index, word)
-        self.code.store(pointer, self.code.op("CompositeConstruct", type, *values))
+        self.store_words(name, index, kind, values if kind.bits == 32 else self._joined(kind, values), word)
+
+    def store_words(
+        self, name: str, index: tuple[Dim, ...], kind: DType, words: list[int], word: Callable[[Dim], int]
+    ) -> None:
+        """Writes the words of a vector."""
+        pointer, type, _ = self._vector(name, index, kind, word)
+        self.code.store(pointer, self.code.op("CompositeConstruct", type, *words) if len(words) > 1 else words[0])
+
+    def _joined(self, kind: DType, values: list[int]) -> list[int]:
+        """Narrow elements in words, the first in the lowest bits."""
+        s, per = self.scalars, 32 // kind.bits
+        mask = s.u32((1 << kind.bits) - 1)
+        out = []
+        for first in range(0, len(values), per):
+            whole = s.op("BitwiseAnd", U32, values[first], mask)
+            for k in range(1, per):
+                part = s.op("BitwiseAnd", U32, values[first + k], mask)
+                whole = s.op("BitwiseOr", U32, whole, s.op("ShiftLeftLogical", U32, part, s.u32(k * kind.bits)))
+            out.append(whole)
+        return out
 
     # --- scalars ---------------------------------------------------------------------------------------------
 

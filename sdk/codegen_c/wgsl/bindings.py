@@ -19,7 +19,7 @@ from sdk.codegen_c.wgsl.names import Names
 from sdk.compiler.ir.loops import Atomic, Buffer, Loops, Param
 from sdk.compiler.ir.types import U32, DType
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.sym import max_value
+from sdk.compiler.sym import Dim, flat_index, floordiv, max_value
 from sdk.errors import BuildError
 
 __all__ = ["Bindings"]
@@ -36,9 +36,10 @@ class Bindings(Memory):
     """Emits accesses; operand k lies in the storage buffer bound as ``places[k]``."""
 
     def __init__(
-        self, code: Code, scalars: Scalars, text: Text, names: Names, loops: Loops, places: Sequence[int]
-    ) -> None:
-        super().__init__(code, scalars, Features(storage8=False, storage16=False))
+        self, code: Code, scalars: Scalars, text: Text, names: Names, loops: Loops, places: Sequence[int],
+        aligned: frozenset[str],
+    ) -> None:  # fmt: skip
+        super().__init__(code, scalars, Features(storage8=False, storage16=False), aligned)
         self.text, self.names, self.bound = text, names, places
         self.written = [
             any(p.mode != "read" for p, at in zip(loops.params, places, strict=True) if at == k)
@@ -117,6 +118,28 @@ class Bindings(Memory):
                 self.code.store(self.pointer(name, word), part)
         else:
             self.code.store(self.pointer(name, at), s.bits_of(value, kind))
+
+    def is_vector(self, name: str, index: tuple[Dim, ...], kind: DType) -> bool:
+        """Whether an access is one of narrow elements that are whole words together."""
+        return kind.bits < 32 and super().is_vector(name, index, kind)
+
+    def load_words(self, name: str, index: tuple[Dim, ...], kind: DType, word: Callable[[Dim], int]) -> list[int]:
+        """The words of a vector."""
+        return [self.code.load(self.words.uint(), p) for p in self._pointers(name, index, kind, word)]
+
+    def store_words(
+        self, name: str, index: tuple[Dim, ...], kind: DType, words: list[int], word: Callable[[Dim], int]
+    ) -> None:
+        """Writes the words of a vector."""
+        for pointer, value in zip(self._pointers(name, index, kind, word), words, strict=True):
+            self.code.store(pointer, value)
+
+    def _pointers(self, name: str, index: tuple[Dim, ...], kind: DType, word: Callable[[Dim], int]) -> list[int]:
+        held, s, count = self.places[name], self.scalars, kind.lanes * kind.bits // 32
+        assert held.begins is not None
+        begins = s.op("ShiftRightLogical", U32, held.begins, s.u32((32 // kind.bits).bit_length() - 1))
+        at = s.op("IAdd", U32, begins, word(floordiv(flat_index(index, held.buffer.shape), kind.lanes) * count))
+        return [self.pointer(name, self.after(at, k)) for k in range(count)]
 
     def _halves(self, at: int) -> tuple[int, int]:
         """The words of an element of 64 bits."""

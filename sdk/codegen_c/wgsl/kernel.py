@@ -43,28 +43,34 @@ class Kernel:
 
 
 def make_kernel(
-    loops: Loops, places: Sequence[int] | None = None, group: tuple[int, int, int] = (GROUP, 1, 1)
+    loops: Loops,
+    places: Sequence[int] | None = None,
+    group: tuple[int, int, int] = (GROUP, 1, 1),
+    aligned: frozenset[str] = frozenset(),
 ) -> Kernel:
-    """The kernel of ``loops``. Operand k lies in storage buffer ``places[k]`` (None: each in one of its own).
+    """The kernel of ``loops``. Operand k lies in storage buffer ``places[k]`` (None: each in one of its own). Those that
+    are ``aligned`` begin at multiples of 16 bytes: narrow elements in them that are whole words are accessed together.
 
     Raises:
         BuildError: a construct without a form, named with the function; more buffers or a larger group than WebGPU
             promises.
     """
     try:
-        return _make(loops, range(len(loops.params)) if places is None else places, group)
+        return _make(loops, range(len(loops.params)) if places is None else places, group, aligned)
     except BuildError as error:
         raise BuildError(
             error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint or _HINT
         ) from error
 
 
-def _make(loops: Loops, places: Sequence[int], group: tuple[int, int, int]) -> Kernel:
+def _make(
+    loops: Loops, places: Sequence[int], group: tuple[int, int, int], aligned: frozenset[str]
+) -> Kernel:
     names = Names()
     text = Text(names)
 
     def memory(code: Code, scalars: Scalars) -> Bindings:
-        return Bindings(code, scalars, text, names, loops, places)
+        return Bindings(code, scalars, text, names, loops, places, aligned)
 
     printer = Printer(loops, text, memory, group)
     bound = printer.memory

@@ -7,14 +7,19 @@ from typing import Final
 
 from sdk.compiler.machines.gpus.gpu import Gpu
 from sdk.compiler.schedules.gpu.cooperative import Team
-from sdk.compiler.schedules.gpu.rules import Products, Teams, Windows
+from sdk.compiler.schedules.gpu.rules import Products, SharedProducts, Teams, Windows
+from sdk.compiler.schedules.gpu.shared import SharedTile
 from sdk.compiler.schedules.gpu.tiles import Tile
 
-__all__ = ["GPUS", "TEAMS"]
+__all__ = ["GPUS", "SHARED", "TEAMS"]
 
 TEAMS: Final = Teams(Team(64, 16))  # 64 items are whole waves of every vendor, and far below what any driver allows
 
+# 32 rows by 64 columns of results, 16 steps of their sums in 6 KiB; an item has 32 sums in registers, for which it reads
+# 12 elements a step.
+SHARED: Final = SharedProducts(SharedTile(items=(4, 16), rows=8, columns=4, depth=16, steps=2))
+
 GPUS: Final = tuple(
-    Gpu(f"{interface}-groups", (TEAMS, Products(Tile(4, 8, steps=4)), Windows(Tile(4, 4))), driver=interface)
+    Gpu(f"{interface}-groups", (TEAMS, SHARED, Products(Tile(4, 8, steps=4)), Windows(Tile(4, 4))), driver=interface)
     for interface in ("opencl", "vulkan")
 )

@@ -252,7 +252,7 @@ class _Work:
         for (var, size), axis in zip(reversed(axes), "xy", strict=False):
             body = Block((For(var, 0, size, body, "bind", f"local.{axis}"),))
         parts = tuple(Alloc(b) for b in (*self.shared.values(), *self.partial.values()))
-        return Item(tuple(groups), Block((*parts, *body.body)), tuple(size for _, size in reversed(axes)))
+        return Item(tuple(groups), Block((*parts, *body.body)), tuple(size for _, size in reversed(axes)), flat=False)
 
     # --- arrays ----------------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
-    Barrier,
     Block,
     Buffer,
     Eval,
@@ -44,7 +43,8 @@ from sdk.compiler.sym.dim import from_terms
 
 __all__ = ["QUAD", "flat", "lifted"]
 
-QUAD: Final = 4  # 32-bit elements of the widest vector that all drivers read at once
+QUAD: Final = 4  # 32-bit elements of the widest vector that all drivers read at once; narrow ones are a word or two
+WORD: Final = 32  # bits
 
 
 def flat(loops: Loops) -> Loops:
@@ -65,9 +65,13 @@ def lifted(loops: Loops, block: Block, aligned: frozenset[str] = frozenset(), pr
     Raises:
         ScheduleError: statements that other items see.
     """
-    if any(isinstance(n, Atomic | Barrier | Eval | Let) for n in walk(block)):
+    if any(isinstance(n, Atomic | Eval | Let) for n in walk(block)):
         raise ScheduleError("what other items see in between, or what depends on scalars that are bound, is not moved")
-    wide = {p.buffer.name for p in loops.params if p.buffer.dtype.bits == 32 and _is_multiple(product(p.buffer.shape))}
+    wide = {
+        p.buffer.name
+        for p in loops.params
+        if p.buffer.dtype.bits <= WORD and p.buffer.dtype.kind != "b" and _is_multiple(product(p.buffer.shape))
+    }
     return _Lift({p.buffer.name: p.buffer for p in loops.params}, aligned & wide, prefix).block(block, None)
 
 

@@ -11,6 +11,7 @@ from sdk.compiler.ir.loops import For
 from sdk.compiler.schedules.attention_lanes import shape_of_attention
 from sdk.compiler.schedules.gpu.attention import attended
 from sdk.compiler.schedules.gpu.cooperative import Team, cooperative, longest
+from sdk.compiler.schedules.gpu.shared import SharedTile, shared
 from sdk.compiler.schedules.gpu.tiles import Item, Tile, rows_of, tiled
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import max_value
@@ -18,7 +19,7 @@ from sdk.compiler.sym import max_value
 if TYPE_CHECKING:
     from sdk.compiler.machines.gpus.gpu import Gpu, Part
 
-__all__ = ["Attention", "Products", "Teams", "Windows", "item_of"]
+__all__ = ["Attention", "Products", "SharedProducts", "Teams", "Windows", "item_of"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,25 @@ class Products:
     def schedule(self, part: Part, gpu: Gpu) -> Item:
         """The tile."""
         return _tiled(part, gpu, self.tile)
+
+
+@dataclass(frozen=True)
+class SharedProducts:
+    """Products of matrices and convolutions as products of matrices, of at least ``rows`` rows: a group's tile, whose
+    factors lie in memory that its items share."""
+
+    tile: SharedTile
+    rows: int = 5
+    name = "shared products"
+    shares = False
+
+    def applies(self, part: Part, gpu: Gpu) -> bool:
+        """Multiply-accumulates in which the first factor is the same for all columns."""
+        return part.pattern.kind == "contraction" and _most(rows_of(part.chain, part.inner, part.pattern)) >= self.rows
+
+    def schedule(self, part: Part, gpu: Gpu) -> Item:
+        """The tile of a group."""
+        return shared(part.loops, part.chain, part.inner, part.pattern, self.tile, part.aligned)
 
 
 @dataclass(frozen=True)

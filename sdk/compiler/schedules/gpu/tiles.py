@@ -29,7 +29,7 @@ from sdk.compiler.sym import (
     prove_ge,
 )
 
-__all__ = ["Item", "Tile", "rows_of", "tiled"]
+__all__ = ["Item", "Shape", "Tile", "divides", "places_of", "rows_of", "tiled"]
 
 _LANES: Final = 2  # the fewest that are worth a vector
 
@@ -50,11 +50,12 @@ class Tile:
 @dataclass(frozen=True)
 class Item:
     """The work of an item, and the loops over items, outermost first. Where items work together these loops are over
-    groups of ``local`` items by axis, and the work is that of a group."""
+    groups of ``local`` items by axis, and the work is that of a group. In what is ``flat`` parameters have one axis."""
 
     loops: tuple[For, ...]
     body: Block
     local: tuple[int, ...] = ()
+    flat: bool = True
 
 
 def tiled(loops: Loops, chain: Sequence[For], inner: Block, tile: Tile, aligned: frozenset[str] = frozenset()) -> Item:
@@ -74,7 +75,7 @@ def tiled(loops: Loops, chain: Sequence[For], inner: Block, tile: Tile, aligned:
         raise ScheduleError("no loop to divide among items")
     if any(loop.until is not None for loop in chain):
         raise ScheduleError("a loop over items ends early")
-    shape = _Shape.of(chain, inner, classify(loops))
+    shape = Shape.of(chain, inner, classify(loops))
     cols = _columns(chain[-1], tile)
     lanes = cols.lanes
     while True:
@@ -97,7 +98,18 @@ def tiled(loops: Loops, chain: Sequence[For], inner: Block, tile: Tile, aligned:
 
 def rows_of(chain: Sequence[For], inner: Block, pattern: Pattern) -> tuple[For, ...]:
     """The loops whose iterations share the second factor of a product, or what neighbouring windows read."""
-    return _Shape.of(chain, inner, pattern).inner if chain else ()
+    return Shape.of(chain, inner, pattern).inner if chain else ()
+
+
+def places_of(fused: Sequence[For], number: Dim) -> dict[Var, Dim]:
+    """The variables of perfectly nested loops in the iteration of a number."""
+    env: dict[Var, Dim] = {}
+    for loop in reversed(fused[1:]):
+        extent = loop.hi - loop.lo
+        quotient = floordiv(number, extent if prove_ge(extent, 1) is True else dmax(extent, 1))
+        env[loop.var] = number - quotient * extent + loop.lo
+        number = quotient
+    return env | {fused[0].var: number + fused[0].lo}
 
 
 @dataclass(frozen=True)
@@ -110,14 +122,14 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Shape:
+class Shape:
     """Which loops are rows of tiles, and those outside of them."""
 
     outer: tuple[For, ...]
     inner: tuple[For, ...]
 
     @classmethod
-    def of(cls, chain: Sequence[For], inner: Block, pattern: Pattern) -> _Shape:
+    def of(cls, chain: Sequence[For], inner: Block, pattern: Pattern) -> Shape:
         """Rows are the loops that the second factor of a product is the same for; of a window one loop, whose
         neighbours share what they read; else none."""
         *before, _ = chain
@@ -172,21 +184,12 @@ class _Rows:
             yield _Part({})
             return
         size, extent = self._tile, self.extent
-        whole = _divides(size, extent)
+        whole = divides(size, extent)
         for k in range(size):
             at = self._var.expr * size + k
             row = at if whole else dmin(at, extent - 1)
             inside = () if whole or k == 0 else (op("lt", idx(at), idx(extent)),)
-            yield _Part(self._places(row), inside)
-
-    def _places(self, row: Dim) -> dict[Var, Dim]:
-        env: dict[Var, Dim] = {}
-        for loop in reversed(self.fused[1:]):
-            extent = loop.hi - loop.lo
-            quotient = floordiv(row, extent if prove_ge(extent, 1) is True else dmax(extent, 1))
-            env[loop.var] = row - quotient * extent + loop.lo
-            row = quotient
-        return env | {self.fused[0].var: row + self.fused[0].lo}
+            yield _Part(places_of(self.fused, row), inside)
 
 
 @dataclass(frozen=True)
@@ -229,7 +232,7 @@ class _Columns:
     def instances(self) -> Iterator[_Part]:
         """The vectors of a tile."""
         extent = self.extent
-        whole, vectors = _divides(self._size, extent), _divides(self.lanes, extent)
+        whole, vectors = divides(self._size, extent), divides(self.lanes, extent)
         quads = self.lanes == 1 and self._size % QUAD == 0 and grain(extent) % QUAD == 0
         for k in range(self.count):
             at = self._var.expr * self._size + k * self.lanes
@@ -262,7 +265,7 @@ def _in_lanes(body: Block, loop: For, cols: _Columns) -> Block:
     return Lanes(cols.lane, cols.lanes, mine).block(placed)
 
 
-def _divides(size: int, extent: Dim) -> bool:
+def divides(size: int, extent: Dim) -> bool:
     """Whether tiles of a size fill an extent."""
     return size == 1 or prove_eq(floordiv(extent, size) * size, extent) is True
 
