@@ -208,10 +208,11 @@ _KINDS = {1: np.int8, 2: np.uint8, 3: np.int16, 4: np.uint16, 5: np.int32, 6: np
 
 
 def hosted(
-    model: Path, folder: Path, gpu: str = "opencl", groups: bool = False, counted: bool = False, **options: Any
-) -> Host:
+    model: Path, folder: Path, gpu: str = "opencl", groups: bool = False, counted: bool = False, device: str = "",
+    **options: Any,
+) -> Host:  # fmt: skip
     """A model's file built for a GPU; ``folder`` keeps what was built of it. With ``groups`` as for a board that names
-    its GPU; ``counted`` as in ``Host.link``."""
+    a GPU, or ``device``; ``counted`` as in ``Host.link``."""
     library, entries = folder / f"{model.stem}.so", folder / f"{model.stem}.entries"
     if not entries.exists():
         from sdk.boards import load_board
@@ -222,7 +223,8 @@ def hosted(
 
         choice = BuildOptions(gpu=gpu, **options)
         board = load_board("host")
-        board = replace(board, gpu=Gpu("any", ("opencl", "vulkan"))) if groups else board
+        if groups or device:
+            board = replace(board, gpu=Gpu(device, ("opencl", "vulkan")))
         built = generate(job_of(model, board, choice))
         Host.link(built, library, choice, counted)
         entries.write_bytes(pickle.dumps(dict(built.entries)))

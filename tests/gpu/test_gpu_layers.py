@@ -1,8 +1,8 @@
-"""Vulkan's validation layers over models on lavapipe: synchronisation, and what kernels read and write on the device."""
+"""Vulkan's validation layers over models on lavapipe: synchronisation, and what kernels read and write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ Checked = Callable[..., Any]
 
 
 @pytest.fixture(params=CHECKS)
-def checked(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> Iterator[Checked]:
+def checked(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> Checked:
     """Calls a function in a process with the layers, which may not say anything."""
 
     def call(function: Callable[..., Any], *given: Any) -> Any:
@@ -32,7 +32,7 @@ def checked(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -
         assert not [word for word in ("Validation", "VUID", "SYNC-", "UNASSIGNED") if word in said], said[:2000]
         return found
 
-    yield call
+    return call
 
 
 def test_the_layers_have_nothing_to_say_of_a_model(checked: Checked, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 #define SDK_RT_GPU_VULKAN_H
 
 #include "sdk_rt_gpu.h"
-#include "sdk_rt_gpu_vulkan_api.h"
+#include "sdk_rt_gpu_vulkan_functions.h"
 
 /* A buffer: mapped where the host sees the device's memory. It begins `first` bytes behind the start of the driver's, for
    memory of the host is taken in whole pages. */
