@@ -196,11 +196,13 @@ static int make_regions(sdk_gpu_model_t *model)
     const sdk_gpu_plans_t *const plans = model->plans;
     int status = SDK_GPU_OK;
     for (uint32_t k = 0; status == SDK_GPU_OK && k < plans->region_count; ++k) {
-        if (k < SDK_GPU_SCRATCH && sdk_gpu_share(model->gpu, model->memory[k], model->bytes[k], &model->regions[k]) == SDK_GPU_OK) {
-            model->shared[k] = 1u;
-            continue;
+        if (k < SDK_GPU_SCRATCH) {
+            status = sdk_gpu_share(model->gpu, model->memory[k], model->bytes[k], &model->regions[k]);
+            model->shared[k] = status == SDK_GPU_OK;
         }
-        status = sdk_gpu_buffer(model->gpu, plans->region_bytes[k], &model->regions[k]);
+        if (k >= SDK_GPU_SCRATCH || !model->shared[k]) {
+            status = sdk_gpu_buffer(model->gpu, plans->region_bytes[k], &model->regions[k]);
+        }
     }
     for (uint32_t k = 0; status == SDK_GPU_OK && k < plans->upload_count; ++k) {
         const sdk_gpu_upload_t *const one = &plans->uploads[k];
@@ -413,7 +415,8 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
         model->touched = room(model->touch_room, sizeof *model->touched);
         model->made = room((size_t)proved, 1u);
         model->before = room((size_t)proved, 1u);
-        status = model->touched == NULL || model->made == NULL || model->before == NULL ? no_memory(gpu) : make_regions(model);
+        status = model->touched == NULL || model->made == NULL || model->before == NULL ? no_memory(gpu)
+                                                                                        : make_regions(model);
     }
     if (status == SDK_GPU_OK) {
         sdk_gpu_model_load(model);

@@ -57,12 +57,12 @@ static int share_opencl(sdk_gpu_t *gpu, void *memory, uint64_t bytes, sdk_gpu_bu
     if (made == NULL || code != CL_OK) {
         return SDK_GPU_E_LIMIT;
     }
-    if (!in_place(self, made, memory)) {
+    if (!in_place(self, made, memory) || turn_opencl(gpu, (uint64_t)(uintptr_t)made, memory, bytes, 1) != SDK_GPU_OK) {
         self->cl.ReleaseMemObject(made);
         return SDK_GPU_E_LIMIT;
     }
     *out = (uint64_t)(uintptr_t)made;
-    return turn_opencl(gpu, *out, memory, bytes, 1);
+    return SDK_GPU_OK;
 }
 
 static int write_opencl(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, const void *data, uint64_t bytes)
