@@ -136,7 +136,10 @@ def llm() -> None:
     "--calibrate", type=options.FILE, metavar="TEXT", help="A text: --quantize then keeps what matters on it most."
 )
 @_CACHE
-@click.option("--gpu", type=click.Choice(("opencl", "vulkan")), help="Have a GPU run it, by way of this interface.")
+@click.option(
+    "--gpu", type=click.Choice(("opencl", "vulkan", "auto")),
+    help="Have a GPU run it, by way of this interface; auto: what of it is faster there.",
+)  # fmt: skip
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
 @click.option(
     "--threads", type=click.IntRange(1, 64), metavar="N",
@@ -155,6 +158,8 @@ def build(
         model, out or Path("out") / f"{model.stem}-{board}", context=context, chunk=chunk, name=name, threads=threads,
         board=board, force=force, quantize=quantize, calibrate=calibrate, cache=cache, gpu=gpu,
     )  # fmt: skip
+    if made.choice is not None:
+        output.say(made.choice.told, err=True)
     data = {**made.info, "out": str(made.folder), "report": made.report.to_json()}
     if as_json:
         output.print_json(data, 1)

@@ -55,7 +55,7 @@ def _key(job: Job) -> str:
     options = job.options
     choices = [job.backend.name, options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
     choices += [options.io] if options.io else []
-    choices += [f"gpu {options.gpu}"] if options.gpu else []
+    choices += [f"gpu {options.gpu}, {job.gpu_row}"] if options.gpu else []
     choices += [f"on processor {number}" for number in sorted(options.on_processor)]
     choices += [f"beyond {one}" for one in sorted(job.beyond)]
     choices += [options.weights, options.opt, options.check, *(f"{name}:{size}" for name, size in options.regions)]

@@ -93,7 +93,7 @@ def _result(check: Check) -> CheckResult:
 
 def _gpus(interface: str) -> Finding:
     """The devices of an interface of GPUs with their drivers and limits."""
-    found: tuple[str, ...] = import_module("sdk.driver.gpus").gpus(interface)
+    found = tuple(map(str, import_module("sdk.driver.gpus").gpus(interface)))
     return Finding(bool(found), "; ".join(found) or "no device", "install the driver of your GPU")
 
 

@@ -10,7 +10,6 @@ from sdk.boards import Board, suggest
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.ir.text import print_module
-from sdk.compiler.machines.gpus.lookup import row_of
 from sdk.compiler.memory.report import PlanSummary, plan_summary
 from sdk.compiler.passes.map_grid import MapGrid
 from sdk.compiler.passes.pipeline import all_passes
@@ -20,6 +19,7 @@ from sdk.driver.backends import backend_for
 from sdk.driver.built import load_built
 from sdk.driver.dims import check_at
 from sdk.driver.generate import measure
+from sdk.driver.gpus import row_for
 from sdk.driver.importing import import_model
 from sdk.driver.job import job_of, prefix_of
 from sdk.driver.options import OBJECTIVES, BuildOptions
@@ -87,7 +87,7 @@ def _kernels(model: Path | ModelFile, board: Board, options: BuildOptions) -> st
     listing = backend_for(board, options).listing
     if listing is None or options.gpu is None:
         raise UsageError("a build for the processor has no kernels", hint="--stage kernels --gpu opencl, or vulkan")
-    return listing(stages(model, board, options)["planned"], row_of(options.gpu, board.gpu is not None))
+    return listing(stages(model, board, options)["planned"], row_for(board, options.gpu))
 
 
 def memory(

@@ -15,7 +15,6 @@ from sdk.compiler.interp.graph import init_values
 from sdk.compiler.ir.graph import node_args
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, RegionKind
-from sdk.compiler.machines.gpus.lookup import row_of
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.sym import Dim, Var, max_value, substitute
 from sdk.driver.built import Built, BuiltEntry, OpFacts
@@ -208,7 +207,7 @@ def _printed(job: Job, module: Module) -> _Code:
         memories=linked_memories(board, options),
         small=not board.hosted,
         gpu=options.gpu or "",
-        gpu_row=row_of(options.gpu, board.gpu is not None) if options.gpu else "",
+        gpu_row=job.gpu_row,
         on_processor=options.on_processor,
         check=options.check,
         core=_core(board, capabilities(board, options)),

@@ -1,4 +1,5 @@
-/* Lists the GPUs of one interface, a line each: what `sdk doctor` shows. A program of its own, for drivers may crash. */
+/* Lists the GPUs of one interface, a line each with tabs between what is told of it. A program of its own, for drivers may
+   crash. */
 #include "sdk_rt_gpu.h"
 
 #include <stdio.h>
@@ -16,10 +17,10 @@ int main(void)
         return 1;
     }
     for (uint32_t k = 0; k < count && k < MOST; ++k) {
-        printf("%s (%s%s): %lu MiB, buffers of %lu MiB, groups of %lu sharing %lu KiB\n", devices[k].name, devices[k].driver,
-               devices[k].software ? "; on the processor" : "", (unsigned long)(limits[k].memory_bytes >> 20),
-               (unsigned long)(limits[k].buffer_bytes >> 20), (unsigned long)limits[k].group_items,
-               (unsigned long)(limits[k].local_bytes >> 10));
+        printf("%s\t%s\t%d\t%lu\t%lu\t%lu\t%lu\t%d\n", devices[k].name, devices[k].driver, devices[k].software,
+               (unsigned long)(limits[k].memory_bytes >> 20), (unsigned long)(limits[k].buffer_bytes >> 20),
+               (unsigned long)limits[k].group_items, (unsigned long)(limits[k].local_bytes >> 10),
+               limits[k].shared_memory);
     }
     return 0;
 }

@@ -10,6 +10,7 @@ from sdk.boards import Board
 from sdk.codegen_c.base import Backend
 from sdk.driver.backends import backend_for
 from sdk.driver.files import read_model_file
+from sdk.driver.gpus import row_for
 from sdk.driver.options import BuildOptions
 from sdk.errors import UsageError
 from sdk.frontends.base import ModelFile
@@ -22,7 +23,8 @@ RUNTIME_PREFIX = "sdk_rt"
 @dataclass(frozen=True)
 class Job:
     """A build: ``prefix`` starts the names in its code, which ``backend`` prints. Capabilities of the board ``beyond``
-    those that compilers are told of the code turns on itself."""
+    those that compilers are told of the code turns on itself. ``gpu_row`` is the row of ``machines.gpus`` that its
+    kernels are made by ("": it has none)."""
 
     file: ModelFile
     board: Board
@@ -30,6 +32,7 @@ class Job:
     prefix: str
     backend: Backend
     beyond: frozenset[str] = frozenset()
+    gpu_row: str = ""
 
 
 def job_of(model: ModelFile | Path, board: Board, options: BuildOptions) -> Job:
@@ -40,7 +43,9 @@ def job_of(model: ModelFile | Path, board: Board, options: BuildOptions) -> Job:
     """
     options = options.read()
     file = read_model_file(model, options.importers, options.tensors)
-    return Job(file, board, options, prefix_of(file, options), backend_for(board, options))
+    backend = backend_for(board, options)
+    row = row_for(board, options.gpu) if options.gpu else ""
+    return Job(file, board, options, prefix_of(file, options), backend, gpu_row=row)
 
 
 def prefix_of(model: ModelFile | Path, options: BuildOptions) -> str:

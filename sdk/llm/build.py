@@ -13,6 +13,7 @@ from typing import Any, Final
 from sdk.boards import load_board
 from sdk.compiler.ir.module import Module
 from sdk.driver.artifact import build
+from sdk.driver.choosing import Choice, fastest
 from sdk.driver.options import BuildOptions
 from sdk.driver.out_folder import MANIFEST
 from sdk.driver.sources import Files, compile_sources, read_files
@@ -41,15 +42,18 @@ CHUNK: Final = 128  # tokens of one run of "prefill" at most
 SCHEMA: Final = 1  # of model.json
 THREADS: Final = 8  # that may share a run where there is an operating system, and nobody asks for more or less
 _MOST: Final = 1 << 20  # positions
+AUTO: Final = "auto"
 
 
 @dataclass(frozen=True)
 class LlmBuild:
-    """What ``sdk llm build`` made: the ``folder``, what its model.json says, and the report of the compiler."""
+    """What ``sdk llm build`` made: the ``folder``, what its model.json says, the report of the compiler, and of a build
+    with ``gpu`` "auto" what was measured."""
 
     folder: Path
     info: Mapping[str, Any]
     report: BuildReport
+    choice: Choice | None = None
 
 
 def build_model(
@@ -72,7 +76,9 @@ def build_model(
         calibrate: a text; matrices are then quantised so that their outputs on its first 2048 tokens change little.
         cache: what keys and values are kept in: "f32", "f16" or "int8" (``sdk.llm.decoder.Sizes``).
         half_scales: whether activations are quantised as llama.cpp does it for Q4_0, Q4_1 and Q8_0, to compare with it.
-        gpu: the interface of a GPU that runs it, "opencl" or "vulkan"; None for the processor.
+        gpu: the interface of a GPU that runs it, "opencl" or "vulkan"; None for the processor; "auto" for what is
+            fastest of the GPUs of this machine, the processor, and either with operations on the other: a chunk of
+            "prefill", a token of "decode" and a run of "verify" count, at the last positions.
 
     Raises:
         UsageError: a choice does not fit the model, or the checkpoint cannot be read.
@@ -104,10 +110,13 @@ def build_model(
     file = ModelFile(path.resolve(), key.encode(), _frontend(load))
     place = load_board(board)
     weights = "file" if place.hosted else "flash"
-    most = threads or (THREADS if place.hosted and gpu is None else 1)
-    options = BuildOptions(
-        name=prefix, threads=most, io="caller" if gpu is None else None, weights=weights, gpu=gpu
-    )  # fmt: skip
+    most = threads or (THREADS if place.hosted and gpu in (None, AUTO) else 1)
+    options = BuildOptions(name=prefix, threads=most, weights=weights)
+    choice = None
+    if gpu == AUTO:
+        choice = fastest(file, place, None, options)
+        gpu, options = choice.gpu, replace(options, on_processor=choice.on_processor, threads=1 if choice.gpu else most)
+    options = replace(options, io="caller" if gpu is None else None, gpu=gpu)
     report = build(file, place, options, emit="c", out=out, force=force)
     info = _info(checkpoint, prefix, sizes) | {"model_hash": file.digest}
     info |= tokens_of(checkpoint, out)
@@ -125,7 +134,7 @@ def build_model(
         _link({**read_files(out, own), **around}, board, options, out / library_name(prefix))
     with replacing(out / "model.json") as stream:
         stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())
-    return LlmBuild(out, info, report)
+    return LlmBuild(out, info, report, choice)
 
 
 def _stored(checkpoint: Checkpoint, format: str | None, ids: list[int] | None) -> Mapping[str, Weight]:

@@ -56,6 +56,7 @@ int test_open(void)
 void test_close(void) { NAME_close_gpu(test_self()); sdk_gpu_close(gpu); gpu = NULL; }
 const char *test_message(void) { return gpu == NULL ? "" : gpu->message; }
 unsigned test_recorded(void) { return sdk_gpu_model_recorded(test_self()->gpu); }
+unsigned long long test_copied(void) { return sdk_gpu_model_copied(test_self()->gpu); }
 int test_verdict(unsigned kernel) { return sdk_gpu_model_verdict(test_self()->gpu, kernel); }
 """
 
@@ -83,6 +84,7 @@ class Host:
 
     def __init__(self, library: Path, entries: Mapping[str, BuiltEntry]) -> None:
         self.library = ctypes.CDLL(str(library))
+        self.library.test_copied.restype = ctypes.c_ulonglong
         self.library.test_text.restype = self.library.test_message.restype = ctypes.c_char_p
         self.records = {n: _Record.of(self.library, e) for n, e in entries.items()}
         assert self.first.call("init") == 0
@@ -130,6 +132,11 @@ class Host:
     @property
     def recorded(self) -> int:
         return int(self.library.test_recorded())
+
+    @property
+    def copied(self) -> int:
+        """Bytes of arena and state that were copied between host and device so far."""
+        return int(self.library.test_copied())
 
     @property
     def allocated(self) -> int:
@@ -201,10 +208,11 @@ _KINDS = {1: np.int8, 2: np.uint8, 3: np.int16, 4: np.uint16, 5: np.int32, 6: np
 
 
 def hosted(
-    model: Path, folder: Path, gpu: str = "opencl", groups: bool = False, counted: bool = False, **options: Any
-) -> Host:
+    model: Path, folder: Path, gpu: str = "opencl", groups: bool = False, counted: bool = False, device: str = "",
+    **options: Any,
+) -> Host:  # fmt: skip
     """A model's file built for a GPU; ``folder`` keeps what was built of it. With ``groups`` as for a board that names
-    its GPU; ``counted`` as in ``Host.link``."""
+    a GPU, or ``device``; ``counted`` as in ``Host.link``."""
     library, entries = folder / f"{model.stem}.so", folder / f"{model.stem}.entries"
     if not entries.exists():
         from sdk.boards import load_board
@@ -215,7 +223,8 @@ def hosted(
 
         choice = BuildOptions(gpu=gpu, **options)
         board = load_board("host")
-        board = replace(board, gpu=Gpu("any", ("opencl", "vulkan"))) if groups else board
+        if groups or device:
+            board = replace(board, gpu=Gpu(device, ("opencl", "vulkan")))
         built = generate(job_of(model, board, choice))
         Host.link(built, library, choice, counted)
         entries.write_bytes(pickle.dumps(dict(built.entries)))

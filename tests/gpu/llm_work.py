@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import sdk.llm
+from sdk.llm.build import build_model
 from sdk.llm.model import LanguageModel
 
 
@@ -45,3 +46,10 @@ def compared(folder: Path, cache: Path, parts: Sequence[int], seed: int = 0) -> 
             model.reset()
         found = {"off": off, "verified": verified, "restored": restored, "reset": apart("feed", 5, 0)}
         return {**found, "recorded": recorded, "notes": list(gpu.notes)}
+
+
+def chosen(checkpoint: Path, folder: Path) -> str:
+    """What a build of a checkpoint with ``gpu`` "auto" has measured."""
+    made = build_model(checkpoint, folder, context=64, chunk=8, name="m", gpu="auto")
+    assert made.choice is not None
+    return made.choice.told

@@ -2,7 +2,8 @@
    off; NAME* is all that begin so), "build=NAME" (it does not compile), "limits" (groups of one item, little memory to
    share), "lost" (the fourth wait finds the device gone), "memory" (no buffer is to be had), "times" (there are no time
    stamps), "buffers" (small ones only), "crash=NAME" (compiling that kernel ends the program), "binary" (no compiled
-   program is taken). */
+   program is taken), "apart" (the device has memory of its own), "keeps" (the driver keeps a copy of the host's memory,
+   and never moves it). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -13,7 +14,15 @@ typedef struct object *object_t;
 
 static unsigned created; /* objects, but for events */
 
+static unsigned copies; /* to the device and from it */
+
 unsigned lying_created(void);
+unsigned lying_copies(void);
+
+unsigned lying_copies(void)
+{
+    return copies;
+}
 
 unsigned lying_created(void)
 {
@@ -24,6 +33,7 @@ static void *real(const char *name)
 {
     static void *library;
     created += strncmp(name, "clCreate", 8) == 0;
+    copies += strcmp(name, "clEnqueueWriteBuffer") == 0 || strcmp(name, "clEnqueueReadBuffer") == 0;
     if (library == NULL) {
         library = dlopen(getenv("REAL_OPENCL"), RTLD_NOW | RTLD_LOCAL);
     }
@@ -54,7 +64,6 @@ static const char *lie(const char *kind)
     memcpy((void *)&to, &found, sizeof to)
 
 FORWARD(int32_t, clGetPlatformIDs, (uint32_t n, object_t *out, uint32_t *count), (n, out, count))
-FORWARD(int32_t, clGetPlatformInfo, (object_t p, uint32_t what, size_t n, void *out, size_t *size), (p, what, n, out, size))
 FORWARD(int32_t, clGetDeviceIDs, (object_t p, uint64_t type, uint32_t n, object_t *out, uint32_t *count), (p, type, n, out, count))
 FORWARD(object_t, clCreateContext, (const intptr_t *p, uint32_t n, const object_t *d, void (*f)(void), void *u, int32_t *e), (p, n, d, f, u, e))
 FORWARD(object_t, clCreateCommandQueue, (object_t c, object_t d, uint64_t p, int32_t *e), (c, d, p, e))
@@ -64,6 +73,8 @@ FORWARD(int32_t, clGetProgramInfo, (object_t p, uint32_t w, size_t n, void *o, s
 FORWARD(int32_t, clSetKernelArg, (object_t k, uint32_t i, size_t n, const void *v), (k, i, n, v))
 FORWARD(int32_t, clEnqueueWriteBuffer, (object_t q, object_t b, uint32_t w, size_t o, size_t n, const void *d, uint32_t c, const object_t *l, object_t *e), (q, b, w, o, n, d, c, l, e))
 FORWARD(int32_t, clEnqueueReadBuffer, (object_t q, object_t b, uint32_t w, size_t o, size_t n, void *d, uint32_t c, const object_t *l, object_t *e), (q, b, w, o, n, d, c, l, e))
+FORWARD(void *, clEnqueueMapBuffer, (object_t q, object_t b, uint32_t w, uint64_t f, size_t o, size_t n, uint32_t c, const object_t *l, object_t *e, int32_t *r), (q, b, w, f, o, n, c, l, e, r))
+FORWARD(int32_t, clEnqueueUnmapMemObject, (object_t q, object_t b, void *p, uint32_t c, const object_t *l, object_t *e), (q, b, p, c, l, e))
 FORWARD(int32_t, clFlush, (object_t q), (q))
 FORWARD(int32_t, clReleaseEvent, (object_t o), (o))
 FORWARD(int32_t, clReleaseProgram, (object_t o), (o))
@@ -162,6 +173,9 @@ int32_t clGetDeviceInfo(object_t d, uint32_t what, size_t n, void *out, size_t *
     if (lie("buffers") != NULL && out != NULL && what == 0x1010u) {
         *(uint64_t *)out = 64u;
     }
+    if (lie("apart") != NULL && out != NULL && what == 0x1035u) {
+        *(uint32_t *)out = 0u;
+    }
     return status;
 }
 
@@ -172,7 +186,7 @@ object_t clCreateBuffer(object_t c, uint64_t flags, size_t n, void *p, int32_t *
         *error = -4;
         return NULL;
     }
-    return to(c, flags, n, p, error);
+    return to(c, lie("keeps") != NULL && p != NULL ? 1u | 32u : flags, n, p, error);
 }
 
 int32_t clFinish(object_t q)

@@ -1,7 +1,9 @@
 /* A Vulkan library between a program and the real one, which lies as LIE says: "kernel=N" (what dispatches of the N-th
    pipeline write is lost), "build=N" (the N-th pipeline is not made), "limits" (groups of one item), "bindings" (four),
    "range=N" (bindings of N bytes), "types" (no bytes and no 64-bit integers in kernels), "times" (no time stamps), "memory" (none is to be had), "lost=N" (the N-th wait
-   finds the device gone), "old" (Vulkan 1.0), "crash=N" (making the N-th pipeline ends the program). */
+   finds the device gone), "old" (Vulkan 1.0), "crash=N" (making the N-th pipeline ends the program), "apart" (the device has
+   memory of its own, which the host does not see), "taken" (none of the host's is the device's), "keeps" (the driver keeps a
+   copy of the host's memory, and never moves it). */
 #define _GNU_SOURCE
 #include "sdk_rt_gpu_vulkan_api.h"
 
@@ -10,6 +12,8 @@
 #include <string.h>
 
 #define DEVICE_LOST (-4)
+#define NO_SUCH_HANDLE (-1000072003)
+#define DISCRETE 2u
 
 typedef void *(*get_t)(vk_obj_t, const char *);
 static struct {
@@ -17,10 +21,17 @@ static struct {
     vk_obj_t held;
     vk_handle_t bound, wrong;
     int pipelines, waits;
+    unsigned copies;
     unsigned created; /* objects, but for sets of descriptors, for which pools have room */
 } state;
 
 unsigned lying_created(void);
+unsigned lying_copies(void);
+
+unsigned lying_copies(void)
+{
+    return state.copies;
+}
 
 unsigned lying_created(void)
 {
@@ -70,6 +81,9 @@ static void lying_properties(vk_obj_t device, vk_properties2_t *out)
     if (lie("limits")) {
         out->properties.limits.group_items = 1u;
     }
+    if (lie("apart")) {
+        out->properties.kind = DISCRETE;
+    }
     if (lie("range") != NULL) {
         out->properties.limits.storage_range = (uint32_t)atoi(lie("range"));
     }
@@ -105,8 +119,41 @@ static int lying_memory(vk_obj_t device, const vk_memory_info_t *info, const voi
 {
     REAL(state.device, device, "vkAllocateMemory", int,
          (vk_obj_t, const vk_memory_info_t *, const void *, vk_handle_t *));
+    vk_memory_info_t plain = *info;
     ++state.created;
-    return lie("memory") ? VK_OUT_OF_DEVICE_MEMORY : to(device, info, how, out);
+    plain.memory_type = lie("apart") ? 0u : plain.memory_type;
+    if (lie("taken") && plain.next != NULL) {
+        return NO_SUCH_HANDLE;
+    }
+    plain.next = lie("keeps") ? NULL : plain.next;
+    return lie("memory") ? VK_OUT_OF_DEVICE_MEMORY : to(device, &plain, how, out);
+}
+
+/* Of two types of memory the host sees the second one: both are the real first one. */
+static void lying_memory_types(vk_obj_t device, vk_memory_properties_t *out)
+{
+    REAL(state.instance, state.held, "vkGetPhysicalDeviceMemoryProperties", void, (vk_obj_t, vk_memory_properties_t *));
+    to(device, out);
+    if (lie("apart")) {
+        out->type_count = 2u;
+        out->types[1] = out->types[0];
+        out->types[0].flags = VK_MEMORY_DEVICE_LOCAL;
+        out->types[1].flags &= ~(uint32_t)VK_MEMORY_DEVICE_LOCAL;
+    }
+}
+
+static void (*real_requirements)(vk_obj_t, vk_handle_t, vk_requirements_t *);
+static void lying_requirements(vk_obj_t device, vk_handle_t buffer, vk_requirements_t *out)
+{
+    real_requirements(device, buffer, out);
+    out->types = lie("apart") ? 3u : out->types;
+}
+
+static void (*real_copy)(vk_obj_t, vk_handle_t, vk_handle_t, uint32_t, const vk_copy_t *);
+static void counted_copy(vk_obj_t commands, vk_handle_t from, vk_handle_t to, uint32_t count, const vk_copy_t *parts)
+{
+    ++state.copies;
+    real_copy(commands, from, to, count, parts);
 }
 
 static int lying_pipelines(vk_obj_t device, vk_handle_t cache, uint32_t count, const vk_pipeline_info_t *info,
@@ -202,6 +249,14 @@ static void *lying_device_function(vk_obj_t device, const char *name)
         memcpy((void *)&real_dispatch, &found, sizeof found);
         return AS_POINTER(lying_dispatch);
     }
+    if (strcmp(name, "vkGetBufferMemoryRequirements") == 0) {
+        memcpy((void *)&real_requirements, &found, sizeof found);
+        return AS_POINTER(lying_requirements);
+    }
+    if (strcmp(name, "vkCmdCopyBuffer") == 0) {
+        memcpy((void *)&real_copy, &found, sizeof found);
+        return AS_POINTER(counted_copy);
+    }
     if (strcmp(name, "vkQueueWaitIdle") == 0) {
         memcpy((void *)&real_wait, &found, sizeof found);
         return AS_POINTER(lying_wait);
@@ -253,6 +308,9 @@ void *vkGetInstanceProcAddr(vk_obj_t instance, const char *name)
     }
     if (strcmp(name, "vkGetPhysicalDeviceFeatures2") == 0) {
         return AS_POINTER(lying_features);
+    }
+    if (strcmp(name, "vkGetPhysicalDeviceMemoryProperties") == 0) {
+        return AS_POINTER(lying_memory_types);
     }
     if (strcmp(name, "vkGetPhysicalDeviceQueueFamilyProperties") == 0) {
         return AS_POINTER(lying_families);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 
 from sdk import driver
 from sdk.boards import load_board
-from sdk.driver import BuildOptions, finding
+from sdk.driver import BuildOptions, finding, gpus
 from sdk.driver.artifact import build_sources
+from sdk.driver.gpus import Device
+from sdk.driver.job import job_of
 from sdk.errors import SdkError, UsageError
 from tests.gpu.conftest import DRIVERS, VENDORS
 from tests.gpu.work import model
@@ -82,17 +85,42 @@ def test_boards_with_a_gpu_have_items_work_together(net: Path) -> None:
 
 
 def test_gpus_are_among_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = {"opencl": ("one", "two")}
+    shown = Device("Mali-G78", "OpenCL 3.0", False, 4096, 1024, 512, 32, True, "opencl")
+    lines = {"opencl": (shown, replace(shown, name="two", software=True))}
 
-    def gpus(interface: str) -> tuple[str, ...]:
+    def found_gpus(interface: str) -> tuple[Device, ...]:
         if interface not in lines:
             raise SdkError("no library")
         return lines[interface]
 
-    monkeypatch.setattr(finding, "gpus", gpus)
+    monkeypatch.setattr(finding, "gpus", found_gpus)
     finding._gpus.cache_clear()
     try:
         found = [one.name for one in driver.attached(0.1).devices if one.name.startswith("--gpu")]
     finally:
         finding._gpus.cache_clear()
-    assert found == ["--gpu opencl: one", "--gpu opencl: two"]
+    assert [line.split(" (")[0] for line in found] == ["--gpu opencl: Mali-G78", "--gpu opencl: two"]
+    assert "its memory is the processor's): 4096 MiB" in found[0]
+    assert found[0].endswith("kernels of opencl-mali")
+    assert found[1].endswith("kernels of opencl")
+
+
+@pytest.mark.parametrize("number", [None, "0", "1", "2"])
+def test_a_build_for_this_machine_is_for_the_gpu_that_it_has(
+    number: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """That which programs open; boards name theirs."""
+    one = Device("llvmpipe", "Vulkan 1.3", True, 1, 1, 1, 1, True, "vulkan")
+    devices = (one, replace(one, name="NVIDIA GeForce RTX 3060", software=False))
+    monkeypatch.setattr(gpus, "gpus", lambda interface: devices)
+    if number is not None:
+        monkeypatch.setenv(gpus.DEVICE, number)
+    gpus._row_here.cache_clear()
+    try:
+        host = load_board("host")
+        assert gpus.row_for(host, "vulkan") == ("vulkan" if number in ("0", "2") else "vulkan-nvidia")
+        assert gpus.row_for(load_board("pixel_6"), "vulkan") == "vulkan-mali"
+        assert gpus.row_for(load_board("galaxy_s24"), "opencl") == "opencl-adreno"
+        assert job_of(model(NET, tmp_path), host, BuildOptions(gpu="vulkan")).gpu_row == gpus.row_for(host, "vulkan")
+    finally:
+        gpus._row_here.cache_clear()

@@ -29,6 +29,25 @@ NETS: dict[str, tuple[str, list[dict[str, int]], dict[str, Any]]] = {
 }
 
 
+def integers(models: Path) -> list[Path]:
+    """The models of 8-bit integers: those in which no operator is of reals."""
+    reals = ("float", "fp32", "pretrainedResnet.tflite", "README")
+    return [path for path in sorted(models.iterdir()) if not any(word in path.name for word in reals)]
+
+
+def decoder(folder: Path) -> Path:
+    """The example's decoder as a program, in a folder."""
+    from sdk.driver.program import save_program
+
+    spec = importlib.util.spec_from_file_location("decoder", DECODER)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules["decoder"] = module = importlib.util.module_from_spec(spec)  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    save_program(module.build(module.Config(cache=(8, 40))), folder / "decoder.ir")
+    return folder / "decoder.ir"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["opencl", "vulkan"])
 @pytest.mark.parametrize("name", NETS)
@@ -60,15 +79,7 @@ def test_floats_are_near_where_groups_work_together(pocl, name: str, gpu: str, t
 @pytest.mark.parametrize("gpu", ["opencl", "vulkan"])
 def test_a_decoder_keeps_its_states_on_the_device(pocl, gpu: str, tmp_path: Path) -> None:
     """Prefill, then 64 steps, with caches that wrap: one recording each; the position is read from a buffer."""
-    from sdk.driver.program import save_program
-
-    spec = importlib.util.spec_from_file_location("decoder", DECODER)
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules["decoder"] = module = importlib.util.module_from_spec(spec)  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    save_program(module.build(module.Config(cache=(8, 40))), tmp_path / "decoder.ir")
-    status, told, apart, recorded = pocl(converse, tmp_path / "decoder.ir", tmp_path, 24, 64, {"gpu": gpu})
+    status, told, apart, recorded = pocl(converse, decoder(tmp_path), tmp_path, 24, 64, {"gpu": gpu})
     assert (status, told) == (0, "")
     assert len(apart) == 65
     assert max(apart) <= 1e-4
@@ -79,7 +90,7 @@ def test_a_decoder_keeps_its_states_on_the_device(pocl, gpu: str, tmp_path: Path
 @pytest.mark.models
 @pytest.mark.parametrize("gpu", ["opencl", "vulkan"])
 def test_integers_are_the_same_to_the_bit(pocl, models: Path, gpu: str, tmp_path: Path) -> None:
-    for path in sorted(models.glob("*int8*.tflite")) + sorted(models.glob("*quant*.tflite")):
+    for path in integers(models):
         status, told, apart, _ = pocl(compare, path, tmp_path, [{}], {"gpu": gpu})
         assert (path.name, status, told) == (path.name, 0, "")
         assert all(value == 0 for one in apart for value in one), path.name

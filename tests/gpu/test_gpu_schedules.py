@@ -23,9 +23,10 @@ from sdk.compiler.sym import Dim, Var
 from tests.gpu.kernels import SAMPLES, given, plain
 from tests.ops.op_samples import environments, symbols
 
-MACHINES = [(f"{row.name} {gpu.lanes}", gpu) for row in GPUS.values() for gpu in row.variants]
-CASES = dict(MACHINES)
-QUICK = ("opencl 16", "vulkan 1")
+# rows of two interfaces may have the same rules
+MACHINES = {(gpu.rules, gpu.lanes): (f"{row.name} {gpu.lanes}", gpu) for row in GPUS.values() for gpu in row.variants}
+CASES = dict(MACHINES.values())
+QUICK = ("opencl 16", "vulkan 1", "vulkan-mali 1")
 M, N, K = (Var(name, 1, 19).expr for name in "mnk")
 H, C = Var("h", 1, 6).expr, Var("c", 4, 12, 4).expr
 

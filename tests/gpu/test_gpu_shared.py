@@ -138,7 +138,7 @@ def test_all_samples_of_operators() -> None:
 def grid_of(one: Case, interface: str) -> Grid:
     """The kernel by the row of GPUs that boards name."""
     (part,) = parts_of(all_rows(nest(*one)))
-    return by_rule(part, gpu_for(row_of(interface, True))) or work_items(part)
+    return by_rule(part, gpu_for(row_of(interface, ""))) or work_items(part)
 
 
 def with_opencl(folder: Path, seed: int, count: int, most: int) -> list[list[np.ndarray]]:

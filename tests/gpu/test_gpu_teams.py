@@ -77,7 +77,7 @@ def drawn(seed: int, count: int, small: bool = True) -> list[tuple[Case, dict[st
 def grid_of(loops: Loops, interface: str) -> Grid:
     """The kernel by the row that has groups."""
     (part,) = parts_of(all_rows(loops))
-    found = by_rule(part, gpu_for(row_of(interface, True)))
+    found = by_rule(part, gpu_for(row_of(interface, "")))
     return found or work_items(part)
 
 

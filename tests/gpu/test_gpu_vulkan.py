@@ -9,17 +9,9 @@ import pytest
 from sdk.boards import load_board
 from sdk.driver import BuildOptions
 from sdk.driver.explain import inspect
-from tests.gpu.conftest import DRIVERS, in_process, process
 from tests.gpu.work import MIXED, STATES, compare, model, statuses
 
 VULKAN = {"gpu": "vulkan"}
-CHECKED = {
-    "VK_ICD_FILENAMES": DRIVERS,
-    "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
-    "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",
-}
-ASSISTED = CHECKED | {"VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_GPU_ASSISTED_EXT"}
-
 MODELS = (
     "ad01_int8", "kws_ref_model", "micro_speech_quantized", "person_detect", "pretrainedResnet_quant", "vww_96_int8",
     "okay_nabu", "wake_vad", "str_ww_ref_model",
@@ -54,33 +46,6 @@ def test_integers_are_the_same_to_the_bit(lavapipe, models: Path, name: str, tmp
     assert (status, told) == (0, "")
     assert apart == [[0.0], [0.0]]
     assert recorded == (1, 1)
-
-
-def test_the_layers_have_nothing_to_say_of_a_model(mixed: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Neither of its recordings nor of the barriers in them."""
-    with process(CHECKED) as pool:
-        status, told, apart, _ = in_process(pool, compare, mixed, mixed.parent, [{"n": 3}, {"n": 70}], VULKAN)
-    assert (status, told) == (0, "")
-    assert max(max(one) for one in apart) <= 1e-4
-    said = "".join(capfd.readouterr())
-    assert "VUID" not in said
-    assert "SYNC-" not in said
-
-
-@pytest.mark.slow
-@pytest.mark.models
-@pytest.mark.parametrize("checks", [CHECKED, ASSISTED], ids=["synchronisation", "assisted"])
-@pytest.mark.parametrize("name", ["hello_world_int8", "kws_ref_model", "okay_nabu", "pretrainedResnet_quant"])
-def test_the_layers_have_nothing_to_say_of_networks(
-    checks: dict[str, str], name: str, models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with process(checks) as pool:
-        status, told, apart, _ = in_process(pool, compare, models / f"{name}.tflite", tmp_path, [{}], VULKAN)
-    assert (status, told) == (0, "")
-    assert apart == [[0.0]]
-    said = "".join(capfd.readouterr())
-    assert "VUID" not in said
-    assert "SYNC-" not in said
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,21 @@ def objects(path: Path, folder: Path, dims: list[dict[str, int]], options: dict[
     return [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(counts)]
 
 
+def copies(path: Path, folder: Path, dims: list[dict[str, int]], options: dict[str, Any]):
+    """What was said of a model on the device, the bytes that its runs at ``dims`` copied, how often they had the driver
+    copy, differences. For a driver that lies, which counts."""
+    loader = ctypes.CDLL("libvulkan.so.1" if options["gpu"] == "vulkan" else "libOpenCL.so.1")
+    host = hosted(path, folder, **options)
+    assert host.open() == 0, host.told
+    told, before = host.told, int(loader.lying_copies())
+    cases = [(drawn(host, k, one), one) for k, one in enumerate(dims)]
+    for inputs, one in cases:
+        assert host.run(inputs, one)[0] == 0
+    copied, asked = host.copied, int(loader.lying_copies()) - before
+    assert host.first.call("reset") == 0
+    return told, copied, asked, both(host, cases)
+
+
 def divided(path: Path, folder: Path, parts: list[frozenset[int]], gpu: str) -> list[Any]:
     """For each choice of operations that stay on the processor: status, what was said, differences."""
     found = []

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from llm_helpers import saved
 
+from sdk.driver import BuildOptions
+from sdk.driver.choosing import Choice
 from sdk.errors import UsageError
+from sdk.llm import build
 from sdk.llm.build import build_model
 from sdk.llm.device import DeviceModel
 from sdk.llm.embed import embed_chat
 from tests.gpu.conftest import lavapipe, lying_vulkan, pocl  # noqa: F401
-from tests.gpu.llm_work import compared
+from tests.gpu.llm_work import chosen, compared
 
 # norms of queries and keys, shared heads, one layer with a window of 6 in a ring of 16 and one without
 SIZES = {
@@ -110,3 +113,38 @@ def test_opencl_gives_what_the_processor_gives(
 ) -> None:
     folder = _built(tmp_path, "opencl", quantize=format, cache=cache)
     _agree(pocl(compared, folder, tmp_path / "cache", PARTS), ROUNDED if format else FLOATS)
+
+
+def test_what_is_fastest_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build with --gpu auto is what was measured to be fastest, with what stays on the processor."""
+    asked: list[BuildOptions] = []
+    choices = iter((Choice(None, {}, {}), Choice("vulkan", {"vulkan": 1.0}, {}, frozenset({0, 3}))))
+
+    def fastest(file: Any, board: Any, device: Any, options: BuildOptions) -> Choice:
+        asked.append(options)
+        return next(choices)
+
+    monkeypatch.setattr(build, "fastest", fastest)
+    saved(tmp_path / "hf", "Gemma3Text", **SIZES)
+    given = {"context": 64, "chunk": 8, "name": "m", "gpu": "auto", "force": True}
+    made = build_model(tmp_path / "hf", tmp_path / "built", **given)
+    assert "gpu" not in made.info
+    assert made.info["most_threads"] == 8
+    made = build_model(tmp_path / "hf", tmp_path / "built", **given)
+    assert made.info["gpu"] == "vulkan"
+    assert made.choice is not None
+    assert made.choice.on_processor == {0, 3}
+    text = (tmp_path / "built" / "m.c").read_text()
+    assert text.count("it is faster there") == 2
+    assert [(one.gpu, one.io, one.threads) for one in asked] == [(None, None, 8)] * 2
+
+
+@pytest.mark.slow
+def test_what_is_fastest_is_measured(
+    tmp_path: Path, lavapipe: Callable[..., Any]  # noqa: F811
+) -> None:
+    """Of a small model it is the processor, or a part of it is: the drivers here are processors too."""
+    saved(tmp_path / "hf", "Gemma3Text", **SIZES)
+    told = lavapipe(chosen, tmp_path / "hf", tmp_path / "built")
+    assert "the processor" in told
+    assert "vulkan" in told

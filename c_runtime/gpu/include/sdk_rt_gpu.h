@@ -108,6 +108,8 @@ typedef struct {
     const char *name; /* "opencl", "vulkan" */
     void (*close)(sdk_gpu_t *gpu);
     int (*buffer)(sdk_gpu_t *gpu, uint64_t bytes, sdk_gpu_buffer_t *out);
+    int (*share)(sdk_gpu_t *gpu, void *memory, uint64_t bytes, sdk_gpu_buffer_t *out);
+    int (*turn)(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, void *memory, uint64_t bytes, int to_host);
     void (*free_buffer)(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer);
     int (*write)(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, const void *data, uint64_t bytes);
     int (*read)(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, void *data, uint64_t bytes);
@@ -152,6 +154,14 @@ void sdk_gpu_close(sdk_gpu_t *gpu);
 /* A buffer of so many bytes, of no defined contents. SDK_GPU_E_LIMIT above limits.allocation_bytes. */
 int sdk_gpu_buffer(sdk_gpu_t *gpu, uint64_t bytes, sdk_gpu_buffer_t *out);
 void sdk_gpu_free_buffer(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer);
+
+/* A buffer that is memory of the host, which must begin at a multiple of SDK_GPU_SHARED_ALIGN bytes and stay until the buffer is
+   freed: nothing is copied then. SDK_GPU_E_LIMIT where the device has memory of its own, or its driver would keep a copy.
+   Either the device or the host has such a buffer, at first the host: sdk_gpu_turn gives it to the device before work is
+   submitted, or back once that is done, for which it waits. */
+#define SDK_GPU_SHARED_ALIGN 64u
+int sdk_gpu_share(sdk_gpu_t *gpu, void *memory, uint64_t bytes, sdk_gpu_buffer_t *out);
+int sdk_gpu_turn(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, void *memory, uint64_t bytes, int to_host);
 
 /* Copies to and from a buffer, in order with what was submitted: both return when the host may go on with `data`. Any
    offset and length. */

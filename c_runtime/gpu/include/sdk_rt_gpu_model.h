@@ -101,7 +101,8 @@ typedef struct sdk_gpu_model sdk_gpu_model_t;
 
 /* Puts a model on a device: compiles its kernels, proves them with one run of each entry, copies constants and state. All
    that later runs need is made here. arena and state are the host's: the
-   former is left as it was, the latter is put to its start. weights is the file of weights, NULL where there is none; it
+   former is left as it was, the latter is put to its start; both must stay until the model is closed, for a device without
+   memory of its own works in them. weights is the file of weights, NULL where there is none; it
    is read here, and by steps that run as C. `told`, which may be NULL, is called with a line of
    text for each kernel that does not run on the device, and for each step that has none. */
 int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self, uint8_t *arena, uint64_t arena_bytes,
@@ -111,7 +112,8 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
 /* Frees it. NULL is allowed. */
 void sdk_gpu_model_close(sdk_gpu_model_t *model);
 
-/* Runs an entry: inputs are taken from the host's arena, outputs are there when it returns. */
+/* Runs an entry: inputs are taken from the host's arena, outputs are there when it returns. Nothing else may touch arena and
+   state meanwhile. */
 int sdk_gpu_model_run(sdk_gpu_model_t *model, uint32_t entry, const void *dims);
 
 /* The state of the host has changed: the next run begins with it. */
@@ -123,6 +125,10 @@ int sdk_gpu_model_fetch_state(sdk_gpu_model_t *model);
 /* What the device took for a step in the last run of the entry, in ns; 0 for one that ran as C, and where gpu->now was
    NULL when the model was put on the device. */
 uint64_t sdk_gpu_model_ns(const sdk_gpu_model_t *model, uint32_t entry, uint32_t step);
+
+/* The bytes of arena and state that were copied between host and device so far; none where the device works in the memory
+   of the host. */
+uint64_t sdk_gpu_model_copied(const sdk_gpu_model_t *model);
 
 /* How many recordings were made so far, and what each kernel's verdict is (SDK_GPU_RUNS, ..). */
 uint32_t sdk_gpu_model_recorded(const sdk_gpu_model_t *model);

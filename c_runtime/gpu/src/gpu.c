@@ -33,6 +33,24 @@ int sdk_gpu_buffer(sdk_gpu_t *gpu, uint64_t bytes, sdk_gpu_buffer_t *out)
     return gpu->driver->buffer(gpu, bytes == 0u ? 4u : bytes, out);
 }
 
+int sdk_gpu_share(sdk_gpu_t *gpu, void *memory, uint64_t bytes, sdk_gpu_buffer_t *out)
+{
+    if (gpu == NULL || memory == NULL || out == NULL) {
+        return refused(gpu, "a buffer needs a device and a place for its handle");
+    }
+    *out = 0u;
+    if (!gpu->limits.shared_memory || bytes == 0u || (uintptr_t)memory % SDK_GPU_SHARED_ALIGN != 0u ||
+        (gpu->limits.allocation_bytes != 0u && bytes > gpu->limits.allocation_bytes)) {
+        return SDK_GPU_E_LIMIT;
+    }
+    return gpu->driver->share(gpu, memory, bytes, out);
+}
+
+int sdk_gpu_turn(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, void *memory, uint64_t bytes, int to_host)
+{
+    return gpu == NULL || buffer == 0u ? SDK_GPU_E_ARG : gpu->driver->turn(gpu, buffer, memory, bytes, to_host);
+}
+
 void sdk_gpu_free_buffer(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer)
 {
     if (gpu != NULL && buffer != 0u) {

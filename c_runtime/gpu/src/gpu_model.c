@@ -39,8 +39,34 @@ int sdk_gpu_model_live(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, con
 
 int sdk_gpu_model_up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where)
 {
+    if (model->shared[region]) {
+        return SDK_GPU_OK;
+    }
+    model->copied += where->bytes;
     return sdk_gpu_write(model->gpu, model->regions[region], where->offset, model->memory[region] + where->offset,
                          where->bytes);
+}
+
+int sdk_gpu_model_down(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where)
+{
+    if (model->shared[region]) {
+        return SDK_GPU_OK;
+    }
+    model->copied += where->bytes;
+    return sdk_gpu_read(model->gpu, model->regions[region], where->offset, model->memory[region] + where->offset,
+                        where->bytes);
+}
+
+int sdk_gpu_model_turn(sdk_gpu_model_t *model, int to_host)
+{
+    int status = SDK_GPU_OK;
+    for (uint32_t k = 0; status == SDK_GPU_OK && model->with_host != to_host && k < SDK_GPU_SCRATCH; ++k) {
+        if (model->shared[k]) {
+            status = sdk_gpu_turn(model->gpu, model->regions[k], model->memory[k], model->bytes[k], to_host);
+        }
+    }
+    model->with_host = (uint8_t)to_host;
+    return status;
 }
 
 /* ---- recording ---- */
@@ -143,6 +169,9 @@ void sdk_gpu_model_close(sdk_gpu_model_t *model)
     if (model == NULL) {
         return;
     }
+    if (model->regions != NULL && sdk_gpu_model_turn(model, 0) == SDK_GPU_OK) {
+        (void)sdk_gpu_wait(model->gpu);
+    }
     for (uint32_t k = 0; model->runners != NULL && k < model->plans->entry_count; ++k) {
         free_runner(model, &model->runners[k]);
     }
@@ -156,7 +185,7 @@ void sdk_gpu_model_close(sdk_gpu_model_t *model)
     free(model->verdicts);
     free(model->ended);
     free(model->touched);
-    free(model->scratch);
+    free(model->made);
     free(model->before);
     free(model->kept);
     free(model);
@@ -167,7 +196,13 @@ static int make_regions(sdk_gpu_model_t *model)
     const sdk_gpu_plans_t *const plans = model->plans;
     int status = SDK_GPU_OK;
     for (uint32_t k = 0; status == SDK_GPU_OK && k < plans->region_count; ++k) {
-        status = sdk_gpu_buffer(model->gpu, plans->region_bytes[k], &model->regions[k]);
+        if (k < SDK_GPU_SCRATCH) {
+            status = sdk_gpu_share(model->gpu, model->memory[k], model->bytes[k], &model->regions[k]);
+            model->shared[k] = status == SDK_GPU_OK;
+        }
+        if (k >= SDK_GPU_SCRATCH || !model->shared[k]) {
+            status = sdk_gpu_buffer(model->gpu, plans->region_bytes[k], &model->regions[k]);
+        }
     }
     for (uint32_t k = 0; status == SDK_GPU_OK && k < plans->upload_count; ++k) {
         const sdk_gpu_upload_t *const one = &plans->uploads[k];
@@ -338,7 +373,7 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
 {
     sdk_gpu_model_t *model;
     uint8_t *held = NULL; /* what was in the arena: the proof runs there, and inputs may be there already */
-    uint64_t largest = 1u;
+    uint64_t proved;
     int status = SDK_GPU_OK;
     if (gpu == NULL || plans == NULL || self == NULL || out == NULL ||
         state_bytes > plans->region_bytes[SDK_GPU_STATE]) {
@@ -355,7 +390,11 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
     model->memory[SDK_GPU_ARENA] = arena;
     model->memory[SDK_GPU_STATE] = state;
     model->weights = weights;
-    model->state_bytes = state_bytes;
+    proved = plans->region_bytes[SDK_GPU_ARENA] + plans->region_bytes[SDK_GPU_STATE];
+    model->bytes[SDK_GPU_ARENA] =
+        arena_bytes < plans->region_bytes[SDK_GPU_ARENA] ? arena_bytes : plans->region_bytes[SDK_GPU_ARENA];
+    model->bytes[SDK_GPU_STATE] = state_bytes;
+    model->with_host = 1u;
     model->state_changed = 1;
     model->trying = plans->code_count; /* none yet */
     model->timed = gpu->now != NULL;
@@ -372,14 +411,12 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
     for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {
         status = make_runner(model, plans->entries[e], &model->runners[e]);
     }
-    for (uint32_t k = 0; k < SDK_GPU_SCRATCH; ++k) {
-        largest = plans->region_bytes[k] > largest ? plans->region_bytes[k] : largest;
-    }
     if (status == SDK_GPU_OK) {
         model->touched = room(model->touch_room, sizeof *model->touched);
-        model->scratch = room((size_t)largest, 1u);
-        model->before = room((size_t)(plans->region_bytes[SDK_GPU_ARENA] + plans->region_bytes[SDK_GPU_STATE]), 1u);
-        status = model->touched == NULL || model->scratch == NULL || model->before == NULL ? no_memory(gpu) : make_regions(model);
+        model->made = room((size_t)proved, 1u);
+        model->before = room((size_t)proved, 1u);
+        status = model->touched == NULL || model->made == NULL || model->before == NULL ? no_memory(gpu)
+                                                                                        : make_regions(model);
     }
     if (status == SDK_GPU_OK) {
         sdk_gpu_model_load(model);
@@ -411,10 +448,11 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
         sdk_gpu_model_close(model);
         return status;
     }
-    free(model->scratch);
+    free(model->made);
     free(model->before);
-    model->scratch = model->before = NULL;
+    model->made = model->before = NULL;
     model->recorded = 0u;
+    model->copied = 0u;
     tell(model, told);
     *out = model;
     return SDK_GPU_OK;

@@ -81,68 +81,60 @@ int sdk_gpu_model_usable(const sdk_gpu_model_t *model, const sdk_gpu_entry_t *en
     return step->dispatches > 0u;
 }
 
-/* Copies what a step will write, as it is before, out of the host's memory; 0 where there is no room for that, as where
-   operands that are written share bytes. */
-static int save(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const runner_t *runner, const sdk_gpu_step_t *step)
+/* What to do with the bytes that a step writes, one operand after the other in a buffer. */
+typedef enum { KEEP, PUT_BACK, FETCH, COMPARE } written_t;
+
+/* Does so with the host's memory and `own`; FETCH takes what the device has. *fine is 0 where that is more than there is room for,
+   as where operands that are written share bytes, or where they differ. */
+static int each_written(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const runner_t *runner, const sdk_gpu_step_t *step,
+                        written_t what, uint8_t *own, int *fine)
 {
     const uint64_t most = model->plans->region_bytes[SDK_GPU_ARENA] + model->plans->region_bytes[SDK_GPU_STATE];
     uint64_t at = 0u;
-    for (uint32_t k = step->first_operand; k < step->first_operand + step->operands; ++k) {
+    int status = SDK_GPU_OK;
+    for (uint32_t k = step->first_operand; *fine && status == SDK_GPU_OK && k < step->first_operand + step->operands; ++k) {
         const sdk_gpu_operand_t *const operand = &entry->operands[k];
-        if (operand->writes && operand->region < SDK_GPU_SCRATCH) {
-            if (runner->places[k].bytes > most - at) {
-                return 0;
-            }
-            memcpy(model->before + at, model->memory[operand->region] + runner->places[k].offset, (size_t)runner->places[k].bytes);
-            at += runner->places[k].bytes;
+        const uint64_t bytes = runner->places[k].bytes;
+        uint8_t *held;
+        if (!operand->writes || operand->region >= SDK_GPU_SCRATCH) {
+            continue;
         }
+        held = model->memory[operand->region] + runner->places[k].offset;
+        if (bytes > most - at) {
+            *fine = 0;
+        } else if (what == COMPARE) {
+            *fine = agrees(own + at, held, bytes, operand->element);
+        } else if (what == FETCH && !model->shared[operand->region]) {
+            status = sdk_gpu_read(model->gpu, model->regions[operand->region], runner->places[k].offset, own + at, bytes);
+        } else {
+            memcpy(what == PUT_BACK ? held : own + at, what == PUT_BACK ? own + at : held, (size_t)bytes);
+        }
+        at += bytes;
     }
-    return 1;
+    return status;
 }
 
-/* Runs a step on the device from what the host had before it. What it writes comes from `before`. */
+/* Runs a step on the device from what the host has, and keeps what it makes. */
 static int attempt(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const segment_t *segment,
                    sdk_gpu_recording_t *recording)
 {
     const sdk_gpu_step_t *const step = &entry->steps[segment->first];
-    uint64_t at = 0u;
-    int status = SDK_GPU_OK;
-    for (int written = 0; written < 2; ++written) { /* those that are written last: others may share their bytes */
-        for (uint32_t k = step->first_operand; status == SDK_GPU_OK && k < step->first_operand + step->operands; ++k) {
-            const sdk_gpu_operand_t *const operand = &entry->operands[k];
-            const sdk_gpu_place_t *const where = &runner->places[k];
-            if (operand->region < SDK_GPU_SCRATCH && operand->writes == written) {
-                status = written ? sdk_gpu_write(model->gpu, model->regions[operand->region], where->offset, model->before + at,
-                                                 where->bytes)
-                                 : sdk_gpu_model_up(model, operand->region, where);
-                at += written ? where->bytes : 0u;
-            }
+    int status = SDK_GPU_OK, fine = 1;
+    for (uint32_t k = step->first_operand; status == SDK_GPU_OK && k < step->first_operand + step->operands; ++k) {
+        if (entry->operands[k].region < SDK_GPU_SCRATCH) {
+            status = sdk_gpu_model_up(model, entry->operands[k].region, &runner->places[k]);
         }
     }
     status = status == SDK_GPU_OK ? sdk_gpu_model_record(model, entry, runner, segment, recording) : status;
-    if (status == SDK_GPU_OK) {
-        sdk_gpu_model_trying(model, entry->dispatches[sdk_gpu_model_form(model, entry, step->first_dispatch)].kernel);
-        status = sdk_gpu_submit(model->gpu, recording);
-        status = status == SDK_GPU_OK ? sdk_gpu_wait(model->gpu) : status;
+    if (status != SDK_GPU_OK) {
+        return status;
     }
-    return status;
-}
-
-/* Whether the device has written what the host has. */
-static int compare(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const runner_t *runner, const sdk_gpu_step_t *step,
-                   int *same)
-{
-    int status = SDK_GPU_OK;
-    *same = 1;
-    for (uint32_t k = step->first_operand; *same && status == SDK_GPU_OK && k < step->first_operand + step->operands; ++k) {
-        const sdk_gpu_operand_t *const operand = &entry->operands[k];
-        const sdk_gpu_place_t *const where = &runner->places[k];
-        if (operand->writes && operand->region < SDK_GPU_SCRATCH) {
-            status = sdk_gpu_read(model->gpu, model->regions[operand->region], where->offset, model->scratch, where->bytes);
-            *same = agrees(model->scratch, model->memory[operand->region] + where->offset, where->bytes, operand->element);
-        }
-    }
-    return status;
+    sdk_gpu_model_trying(model, entry->dispatches[sdk_gpu_model_form(model, entry, step->first_dispatch)].kernel);
+    status = sdk_gpu_model_turn(model, 0);
+    status = status == SDK_GPU_OK ? sdk_gpu_submit(model->gpu, recording) : status;
+    status = status == SDK_GPU_OK ? sdk_gpu_wait(model->gpu) : status;
+    status = status == SDK_GPU_OK ? sdk_gpu_model_turn(model, 1) : status;
+    return status == SDK_GPU_OK ? each_written(model, entry, runner, step, FETCH, model->made, &fine) : status;
 }
 
 /* Runs a step as C and each of its forms on the device, from the same bytes, until one agrees. The host keeps the results
@@ -152,27 +144,34 @@ static int prove_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
 {
     const sdk_gpu_step_t *const step = &entry->steps[index];
     const segment_t segment = {index, 1u, step->dispatches, 1};
-    const int saved = save(model, entry, runner, step);
     uint8_t verdict;
-    int same = 0, ran = 0;
+    int same = 0, ran = 0, saved = 1, fine = 1;
     int status = SDK_GPU_OK;
+    (void)each_written(model, entry, runner, step, KEEP, model->before, &saved);
     while (!same && status == SDK_GPU_OK && sdk_gpu_model_usable(model, entry, step)) {
+        if (ran) {
+            (void)each_written(model, entry, runner, step, PUT_BACK, model->before, &fine);
+        }
         status = saved ? attempt(model, entry, runner, &segment, recording) : SDK_GPU_E_LIMIT;
-        if (!ran) {
+        verdict = status == SDK_GPU_E_LIMIT ? SDK_GPU_OVER_LIMITS : SDK_GPU_DIFFERS;
+        same = status == SDK_GPU_OK;
+        if (status == SDK_GPU_E_LIMIT || status == SDK_GPU_E_ARG) {
+            status = SDK_GPU_OK;
+        }
+        if (saved && status == SDK_GPU_OK) {
+            (void)each_written(model, entry, runner, step, PUT_BACK, model->before, &fine);
             entry->step(model->self, dims, (int32_t)index);
             ran = 1;
-        }
-        verdict = status == SDK_GPU_E_LIMIT ? SDK_GPU_OVER_LIMITS : SDK_GPU_DIFFERS;
-        if (status == SDK_GPU_OK) {
-            status = compare(model, entry, runner, step, &same);
-        } else if (status == SDK_GPU_E_LIMIT || status == SDK_GPU_E_ARG) {
-            status = SDK_GPU_OK;
+            (void)each_written(model, entry, runner, step, COMPARE, model->made, &same);
         }
         for (uint32_t d = 0; !same && status == SDK_GPU_OK && d < step->dispatches; ++d) {
             const uint32_t form = sdk_gpu_model_form(model, entry, step->first_dispatch + d);
             model->verdicts[entry->dispatches[form].kernel] = verdict;
         }
         status = same || status != SDK_GPU_OK ? status : sdk_gpu_model_make(model, entry, step);
+    }
+    if (!ran) {
+        entry->step(model->self, dims, (int32_t)index);
     }
     return status;
 }

@@ -3,12 +3,6 @@
 
 #include <string.h>
 
-static int down(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where)
-{
-    return sdk_gpu_read(model->gpu, model->regions[region], where->offset, model->memory[region] + where->offset,
-                        where->bytes);
-}
-
 /* Whether recordings that were made for some dims are of use for others. */
 static int serves(const sdk_gpu_entry_t *entry, const int32_t *made, const int32_t *dims)
 {
@@ -60,7 +54,7 @@ static int move_operands(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, c
         const sdk_gpu_operand_t *const operand = &entry->operands[k];
         if (operand->region < SDK_GPU_SCRATCH && (to_device ? operand->up : operand->down)) {
             const int status = to_device ? sdk_gpu_model_up(model, operand->region, &runner->places[k])
-                                         : down(model, operand->region, &runner->places[k]);
+                                         : sdk_gpu_model_down(model, operand->region, &runner->places[k]);
             if (status != SDK_GPU_OK) {
                 return status;
             }
@@ -75,7 +69,8 @@ static int move_ports(sdk_gpu_model_t *model, const runner_t *runner, const sdk_
     for (uint32_t k = 0; status == SDK_GPU_OK && k < count; ++k) {
         if (ports[k].region < SDK_GPU_SCRATCH) {
             const sdk_gpu_place_t *const where = &runner->places[ports[k].place];
-            status = to_device ? sdk_gpu_model_up(model, ports[k].region, where) : down(model, ports[k].region, where);
+            status = to_device ? sdk_gpu_model_up(model, ports[k].region, where)
+                               : sdk_gpu_model_down(model, ports[k].region, where);
         }
     }
     return status;
@@ -85,7 +80,8 @@ static int move_ports(sdk_gpu_model_t *model, const runner_t *runner, const sdk_
 static int submit(sdk_gpu_model_t *model, runner_t *runner, const segment_t *segment, sdk_gpu_recording_t *recording)
 {
     const uint64_t begin = model->stepped ? model->gpu->now() : 0u;
-    int status = sdk_gpu_submit(model->gpu, recording);
+    int status = sdk_gpu_model_turn(model, 0);
+    status = status == SDK_GPU_OK ? sdk_gpu_submit(model->gpu, recording) : status;
     if (model->stepped && status == SDK_GPU_OK) {
         status = sdk_gpu_wait(model->gpu);
         runner->ns[segment->first] = model->gpu->now() - begin;
@@ -124,8 +120,8 @@ int sdk_gpu_model_run(sdk_gpu_model_t *model, uint32_t index, const void *dims)
     if (entry->place != NULL || !runner->slots[0].valid) {
         sdk_gpu_model_place(model, entry, runner, dims);
     }
-    if (model->state_changed && model->state_bytes > 0u) {
-        const sdk_gpu_place_t whole = {0u, model->state_bytes};
+    if (model->state_changed && model->bytes[SDK_GPU_STATE] > 0u) {
+        const sdk_gpu_place_t whole = {0u, model->bytes[SDK_GPU_STATE]};
         status = sdk_gpu_model_up(model, SDK_GPU_STATE, &whole);
     }
     model->state_changed = 0;
@@ -139,6 +135,7 @@ int sdk_gpu_model_run(sdk_gpu_model_t *model, uint32_t index, const void *dims)
             continue;
         }
         status = move_operands(model, entry, runner, segment->first, 0);
+        status = status == SDK_GPU_OK ? sdk_gpu_model_turn(model, 1) : status;
         if (status == SDK_GPU_OK) {
             entry->step(model->self, dims, (int32_t)segment->first);
             status = move_operands(model, entry, runner, segment->first, 1);
@@ -150,7 +147,9 @@ int sdk_gpu_model_run(sdk_gpu_model_t *model, uint32_t index, const void *dims)
             stamp(model, entry, runner, &runner->segments[k], slot->segments[k]);
         }
     }
-    return status == SDK_GPU_OK ? move_ports(model, runner, entry->outputs, entry->output_count, 0) : status;
+    status = status == SDK_GPU_OK ? move_ports(model, runner, entry->outputs, entry->output_count, 0) : status;
+    const int back = sdk_gpu_model_turn(model, 1); /* whatever happened: callers write inputs there */
+    return status == SDK_GPU_OK ? back : status;
 }
 
 void sdk_gpu_model_state_changed(sdk_gpu_model_t *model)
@@ -162,14 +161,20 @@ void sdk_gpu_model_state_changed(sdk_gpu_model_t *model)
 
 int sdk_gpu_model_fetch_state(sdk_gpu_model_t *model)
 {
-    const sdk_gpu_place_t whole = {0u, model == NULL ? 0u : model->state_bytes};
-    return model == NULL || model->state_changed || whole.bytes == 0u ? SDK_GPU_OK : down(model, SDK_GPU_STATE, &whole);
+    const sdk_gpu_place_t whole = {0u, model == NULL ? 0u : model->bytes[SDK_GPU_STATE]};
+    return model == NULL || model->state_changed || whole.bytes == 0u ? SDK_GPU_OK
+                                                                      : sdk_gpu_model_down(model, SDK_GPU_STATE, &whole);
 }
 
 uint64_t sdk_gpu_model_ns(const sdk_gpu_model_t *model, uint32_t entry, uint32_t step)
 {
     const int known = model != NULL && entry < model->plans->entry_count && step < model->plans->entries[entry]->step_count;
     return known ? model->runners[entry].ns[step] : 0u;
+}
+
+uint64_t sdk_gpu_model_copied(const sdk_gpu_model_t *model)
+{
+    return model == NULL ? 0u : model->copied;
 }
 
 uint32_t sdk_gpu_model_recorded(const sdk_gpu_model_t *model)

@@ -50,22 +50,25 @@ static void *symbol(void *from, const char *name)
 
 static int load(cl_functions_t *cl, char message[512])
 {
+    static const char NAMES[] = {
+#define NAME(type, name, parameters) "cl" #name "\0"
+        CL_FUNCTIONS(NAME)
+#undef NAME
+    };
+    uint8_t *place = (uint8_t *)cl; /* pointers to functions in the order of the names */
     void *const from = library();
     if (from == NULL) {
         snprintf(message, 512, "no OpenCL library is installed: %s was not found", LIBRARIES[0]);
         return SDK_GPU_E_LIBRARY;
     }
-#define LOAD(type, name, parameters)                                                                  \
-    {                                                                                                 \
-        void *const address = symbol(from, "cl" #name);                                               \
-        if (address == NULL) {                                                                        \
-            snprintf(message, 512, "the OpenCL library has no cl" #name);                             \
-            return SDK_GPU_E_LIBRARY;                                                                 \
-        }                                                                                             \
-        memcpy(&cl->name, &address, sizeof address);                                                  \
+    for (const char *name = NAMES; *name != '\0'; name += strlen(name) + 1u, place += sizeof(void *)) {
+        void *const address = symbol(from, name);
+        if (address == NULL) {
+            snprintf(message, 512, "the OpenCL library has no %s", name);
+            return SDK_GPU_E_LIBRARY;
+        }
+        memcpy(place, &address, sizeof address);
     }
-    CL_FUNCTIONS(LOAD)
-#undef LOAD
     return SDK_GPU_OK;
 }
 

@@ -26,6 +26,45 @@ static void free_buffer_opencl(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer)
     ((opencl_t *)gpu)->cl.ReleaseMemObject(object(buffer));
 }
 
+static int turn_opencl(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, void *memory, uint64_t bytes, int to_host)
+{
+    opencl_t *const self = (opencl_t *)gpu;
+    int32_t code = CL_OK;
+    if (to_host) {
+        self->cl.EnqueueMapBuffer(self->queue, object(buffer), 1u, CL_MAP_BOTH, 0u, (size_t)bytes, 0u, NULL, NULL, &code);
+    } else {
+        code = self->cl.EnqueueUnmapMemObject(self->queue, object(buffer), memory, 0u, NULL, NULL);
+    }
+    return code == CL_OK ? SDK_GPU_OK : failed(self, "clEnqueueMapBuffer", code);
+}
+
+/* Whether the device writes to the memory itself: a driver may keep a copy of it, which it moves when it is mapped. */
+static int in_place(opencl_t *self, cl_object_t made, volatile uint8_t *memory)
+{
+    const uint8_t old = memory[0], other = (uint8_t)~old;
+    int32_t code = self->cl.EnqueueWriteBuffer(self->queue, made, 1u, 0u, 1u, &other, 0u, NULL, NULL);
+    const int seen = code == CL_OK && memory[0] == other;
+    code = self->cl.EnqueueWriteBuffer(self->queue, made, 1u, 0u, 1u, &old, 0u, NULL, NULL);
+    return code == CL_OK && seen && memory[0] == old;
+}
+
+static int share_opencl(sdk_gpu_t *gpu, void *memory, uint64_t bytes, sdk_gpu_buffer_t *out)
+{
+    opencl_t *const self = (opencl_t *)gpu;
+    int32_t code = CL_OK;
+    const cl_object_t made =
+        self->cl.CreateBuffer(self->context, CL_READ_WRITE | CL_USE_HOST_PTR_, (size_t)bytes, memory, &code);
+    if (made == NULL || code != CL_OK) {
+        return SDK_GPU_E_LIMIT;
+    }
+    if (!in_place(self, made, memory) || turn_opencl(gpu, (uint64_t)(uintptr_t)made, memory, bytes, 1) != SDK_GPU_OK) {
+        self->cl.ReleaseMemObject(made);
+        return SDK_GPU_E_LIMIT;
+    }
+    *out = (uint64_t)(uintptr_t)made;
+    return SDK_GPU_OK;
+}
+
 static int write_opencl(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, const void *data, uint64_t bytes)
 {
     opencl_t *const self = (opencl_t *)gpu;
@@ -331,6 +370,8 @@ const sdk_gpu_driver_t sdk_gpu_opencl = {
     .name = "opencl",
     .close = sdk_gpu_opencl_close,
     .buffer = buffer_opencl,
+    .share = share_opencl,
+    .turn = turn_opencl,
     .free_buffer = free_buffer_opencl,
     .write = write_opencl,
     .read = read_opencl,

@@ -9,10 +9,12 @@
 #include <windows.h>
 static void *open_library(void) { return (void *)LoadLibraryA("vulkan-1.dll"); }
 static void close_library(void *library) { FreeLibrary((HMODULE)library); }
+static uint64_t page_bytes(void) { return 4096u; }
 typedef void *(*proc_t)(vk_obj_t, const char *);
 static proc_t first_function(void *library) { return (proc_t)GetProcAddress((HMODULE)library, "vkGetInstanceProcAddr"); }
 #else
 #include <dlfcn.h>
+#include <unistd.h>
 typedef void *(*proc_t)(vk_obj_t, const char *);
 
 static void *open_library(void)
@@ -30,6 +32,8 @@ static void close_library(void *library)
     dlclose(library);
 }
 
+static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
+
 static proc_t first_function(void *library)
 {
     proc_t found;
@@ -38,6 +42,7 @@ static proc_t first_function(void *library)
 }
 #endif
 
+#define HOST_MEMORY "VK_EXT_external_memory_host"
 #define MOST_DEVICES 16u
 #define MOST_FAMILIES 32u
 #define MOST_EXTENSIONS 1024u
@@ -79,8 +84,25 @@ static void set_function(void *place, void *function)
     memcpy(place, &function, sizeof function);
 }
 
+/* Finds functions, whose pointers are in the order of their names from `place` on; whether all are there. */
+static int find_functions(void *(*get)(vk_obj_t, const char *), vk_obj_t from, const char *names, void *place)
+{
+    for (uint8_t *at = place; *names != '\0'; names += strlen(names) + 1u, at += sizeof(void *)) {
+        void *const found = get(from, names);
+        if (found == NULL) {
+            return 0;
+        }
+        set_function(at, found);
+    }
+    return 1;
+}
+
 static int start(sdk_vk_t *gpu)
 {
+    static const char names[] = {
+#define X(result, name, arguments) "vk" #name "\0"
+        VK_INSTANCE_FUNCTIONS(X)
+    };
     gpu->library = open_library();
     if (gpu->library == NULL) {
         return fail(gpu, SDK_GPU_E_LIBRARY, "there is no Vulkan library (libvulkan.so.1)");
@@ -105,13 +127,10 @@ static int start(sdk_vk_t *gpu)
         snprintf(gpu->base.message, sizeof gpu->base.message, "vkCreateInstance failed: VkResult %d", result);
         return result == -9 ? SDK_GPU_E_DEVICE : SDK_GPU_E_LIBRARY; /* -9: no driver */
     }
-    int missing = 0;
-#define X(result, name, arguments)                                                                                     \
-    set_function(&gpu->vk.name, get(gpu->instance, "vk" #name));                                                       \
-    missing |= gpu->vk.name == NULL;
-    VK_INSTANCE_FUNCTIONS(X)
-#undef X
-    return missing ? fail(gpu, SDK_GPU_E_LIBRARY, "the Vulkan library lacks a function of Vulkan 1.1") : SDK_GPU_OK;
+    if (!find_functions(get, gpu->instance, names, &gpu->vk)) {
+        return fail(gpu, SDK_GPU_E_LIBRARY, "the Vulkan library lacks a function of Vulkan 1.1");
+    }
+    return SDK_GPU_OK;
 }
 
 static void stop(sdk_vk_t *gpu)
@@ -182,6 +201,7 @@ typedef struct {
     vk_driver_properties_t driver;
     vk_id_properties_t id;
     vk_subgroup_properties_t subgroup;
+    vk_host_properties_t host; /* alignment 0: it has no memory of the host */
     vk_features2_t features;
     vk_features_narrow_t narrow8, narrow16;
     vk_memory_properties_t memory;
@@ -207,6 +227,11 @@ static int look(sdk_vk_t *gpu, vk_obj_t device, facts_t *facts)
     if (has_extension(gpu, device, "VK_KHR_driver_properties")) {
         facts->driver.type = VKS_DRIVER_PROPERTIES;
         facts->subgroup.next = &facts->driver;
+    }
+    if (has_extension(gpu, device, HOST_MEMORY)) {
+        facts->host.type = VKS_HOST_PROPERTIES;
+        facts->host.next = facts->subgroup.next;
+        facts->subgroup.next = &facts->host;
     }
     gpu->vk.GetPhysicalDeviceProperties2(device, &facts->properties);
     facts->features.type = VKS_FEATURES_2;
@@ -326,7 +351,8 @@ int sdk_gpu_list_vulkan(sdk_gpu_device_t *out, sdk_gpu_limits_t *limits, uint32_
 
 static int open_device(sdk_vk_t *gpu, facts_t *facts)
 {
-    static const char *const eight[] = {"VK_KHR_8bit_storage"};
+    const char *extensions[2] = {"VK_KHR_8bit_storage", HOST_MEMORY};
+    const uint32_t skipped = facts->eight ? 0u : 1u;
     static const float priority = 1.0f;
     vk_queue_info_t queue = {VKS_DEVICE_QUEUE, NULL, 0u, facts->family, 1u, &priority};
     vk_features_t wanted;
@@ -336,21 +362,20 @@ static int open_device(sdk_vk_t *gpu, facts_t *facts)
     facts->features.features = wanted;
     facts->narrow16.uniform = facts->narrow16.push = facts->narrow16.in_out = 0u;
     facts->narrow8.uniform = facts->narrow8.push = 0u;
-    vk_device_info_t info = {VKS_DEVICE, &facts->features, 0u, 1u, &queue, 0u, NULL, facts->eight, eight, NULL};
+    uint32_t count = (facts->eight ? 1u : 0u) + (gpu->page != 0u ? 1u : 0u);
+    vk_device_info_t info = {VKS_DEVICE, &facts->features, 0u, 1u, &queue, 0u, NULL, count, extensions + skipped, NULL};
     int status = sdk_vk_check(gpu, gpu->vk.CreateDevice(gpu->physical, &info, NULL, &gpu->device), "vkCreateDevice");
     if (status != SDK_GPU_OK) {
         gpu->device = NULL;
         return status;
     }
-    int missing = 0;
-#define X(result, name, arguments)                                                                                     \
-    set_function(&gpu->vk.name, gpu->vk.GetDeviceProcAddr(gpu->device, "vk" #name));                                   \
-    missing |= gpu->vk.name == NULL;
-    VK_DEVICE_FUNCTIONS(X)
+    static const char names[] = {VK_DEVICE_FUNCTIONS(X)};
 #undef X
-    if (missing) {
+    if (!find_functions(gpu->vk.GetDeviceProcAddr, gpu->device, names, &gpu->vk.DestroyDevice)) {
         return fail(gpu, SDK_GPU_E_LIBRARY, "the driver lacks a function of Vulkan 1.1");
     }
+    set_function(&gpu->host_pointer, gpu->vk.GetDeviceProcAddr(gpu->device, "vkGetMemoryHostPointerPropertiesEXT"));
+    gpu->page = gpu->host_pointer == NULL ? 0u : gpu->page;
     gpu->vk.GetDeviceQueue(gpu->device, facts->family, 0u, &gpu->queue);
     vk_command_pool_info_t pool = {VKS_COMMAND_POOL, NULL, VK_POOL_RESETS, facts->family};
     return sdk_vk_check(gpu, gpu->vk.CreateCommandPool(gpu->device, &pool, NULL, &gpu->pool), "vkCreateCommandPool");
@@ -387,6 +412,8 @@ static const sdk_gpu_driver_t driver = {
     "vulkan",
     close_vulkan,
     sdk_vk_buffer,
+    sdk_vk_share,
+    sdk_vk_turn,
     sdk_vk_free_buffer,
     sdk_vk_write,
     sdk_vk_read,
@@ -425,6 +452,9 @@ static int choose(sdk_vk_t *gpu, int32_t index, facts_t *facts)
     gpu->alignment = facts->properties.properties.limits.storage_alignment;
     gpu->alignment = gpu->alignment == 0u ? 1u : gpu->alignment;
     gpu->memory = facts->memory;
+    if (gpu->base.limits.shared_memory && facts->host.alignment <= page_bytes()) { /* the rest of a page is there */
+        gpu->page = facts->host.alignment;
+    }
     return open_device(gpu, facts);
 }
 

@@ -27,12 +27,22 @@ static uint32_t type_of(const sdk_vk_t *gpu, uint32_t allowed, uint32_t must, ui
     return best;
 }
 
-int sdk_vk_make(sdk_vk_t *gpu, uint64_t bytes, int for_host, sdk_vk_buffer_t *out)
+/* Memory of the host, where it is given, is taken in whole pages. */
+int sdk_vk_make(sdk_vk_t *gpu, uint64_t bytes, int for_host, void *memory, sdk_vk_buffer_t *out)
 {
     const uint32_t host = VK_MEMORY_HOST_VISIBLE | VK_MEMORY_HOST_COHERENT;
+    const vk_external_buffer_t external = {VKS_EXTERNAL_BUFFER, NULL, VK_HOST_ALLOCATION};
+    vk_import_host_t import = {VKS_IMPORT_HOST, NULL, VK_HOST_ALLOCATION, NULL};
+    vk_host_pointer_t of_host = {VKS_HOST_POINTER, NULL, 0u};
     memset(out, 0, sizeof *out);
     out->bytes = (bytes + 15u) & ~(uint64_t)15u; /* kernels may read whole words of bytes */
-    vk_buffer_info_t info = {VKS_BUFFER, NULL, 0u, out->bytes, VK_BUFFER_USES, 0u, 0u, NULL};
+    if (memory != NULL) {
+        out->first = (uintptr_t)memory % gpu->page;
+        out->bytes = (out->first + bytes + gpu->page - 1u) / gpu->page * gpu->page - out->first;
+        import.memory = (uint8_t *)memory - out->first;
+    }
+    vk_buffer_info_t info = {VKS_BUFFER, memory == NULL ? NULL : &external, 0u, out->first + out->bytes, VK_BUFFER_USES,
+                             0u, 0u, NULL};
     int status = sdk_vk_check(gpu, gpu->vk.CreateBuffer(gpu->device, &info, NULL, &out->buffer), "vkCreateBuffer");
     if (status != SDK_GPU_OK) {
         out->buffer = 0u;
@@ -42,11 +52,14 @@ int sdk_vk_make(sdk_vk_t *gpu, uint64_t bytes, int for_host, sdk_vk_buffer_t *ou
     memset(&needs, 0, sizeof needs);
     gpu->vk.GetBufferMemoryRequirements(gpu->device, out->buffer, &needs);
     uint32_t type = 32u;
-    if (for_host || gpu->base.limits.shared_memory) {
+    if (memory != NULL) {
+        int result = gpu->host_pointer(gpu->device, VK_HOST_ALLOCATION, import.memory, &of_host);
+        type = result == 0 && needs.bytes <= info.bytes ? type_of(gpu, needs.types & of_host.types, host, VK_MEMORY_HOST_CACHED) : 32u;
+    } else if (for_host || gpu->base.limits.shared_memory) {
         uint32_t wish = VK_MEMORY_HOST_CACHED | (for_host ? 0u : (uint32_t)VK_MEMORY_DEVICE_LOCAL);
         type = type_of(gpu, needs.types, host, wish);
     }
-    if (type == 32u && !for_host) {
+    if (type == 32u && !for_host && memory == NULL) {
         type = type_of(gpu, needs.types, 0u, VK_MEMORY_DEVICE_LOCAL);
     }
     if (type == 32u) {
@@ -54,15 +67,17 @@ int sdk_vk_make(sdk_vk_t *gpu, uint64_t bytes, int for_host, sdk_vk_buffer_t *ou
         sdk_vk_unmake(gpu, out);
         return SDK_GPU_E_MEMORY;
     }
-    vk_memory_info_t memory = {VKS_MEMORY_ALLOCATE, NULL, needs.bytes, type};
-    status = sdk_vk_check(gpu, gpu->vk.AllocateMemory(gpu->device, &memory, NULL, &out->memory), "vkAllocateMemory");
+    vk_memory_info_t wanted = {VKS_MEMORY_ALLOCATE, memory == NULL ? NULL : &import, memory == NULL ? needs.bytes : info.bytes,
+                               type};
+    status = sdk_vk_check(gpu, gpu->vk.AllocateMemory(gpu->device, &wanted, NULL, &out->memory), "vkAllocateMemory");
     if (status == SDK_GPU_OK) {
         int result = gpu->vk.BindBufferMemory(gpu->device, out->buffer, out->memory, 0u);
         status = sdk_vk_check(gpu, result, "vkBindBufferMemory");
     } else {
         out->memory = 0u;
     }
-    if (status == SDK_GPU_OK && (gpu->memory.types[type].flags & host) == host) {
+    out->mapped = memory;
+    if (status == SDK_GPU_OK && memory == NULL && (gpu->memory.types[type].flags & host) == host) {
         int result = gpu->vk.MapMemory(gpu->device, out->memory, 0u, ~(uint64_t)0, 0u, &out->mapped);
         status = sdk_vk_check(gpu, result, "vkMapMemory");
     }
@@ -84,7 +99,7 @@ void sdk_vk_unmake(sdk_vk_t *gpu, sdk_vk_buffer_t *buffer)
     buffer->mapped = NULL;
 }
 
-int sdk_vk_buffer(sdk_gpu_t *base, uint64_t bytes, sdk_gpu_buffer_t *out)
+static int make_buffer(sdk_gpu_t *base, uint64_t bytes, void *memory, sdk_gpu_buffer_t *out)
 {
     sdk_vk_t *gpu = (sdk_vk_t *)base;
     sdk_vk_buffer_t *made = calloc(1, sizeof *made);
@@ -92,9 +107,9 @@ int sdk_vk_buffer(sdk_gpu_t *base, uint64_t bytes, sdk_gpu_buffer_t *out)
         snprintf(base->message, sizeof base->message, "memory of the host is out");
         return SDK_GPU_E_MEMORY;
     }
-    int status = sdk_vk_make(gpu, bytes, 0, made);
+    int status = sdk_vk_make(gpu, bytes, 0, memory, made);
     if (status == SDK_GPU_OK && made->mapped == NULL && gpu->staging.buffer == 0u) {
-        status = sdk_vk_make(gpu, SDK_VK_STAGING, 1, &gpu->staging);
+        status = sdk_vk_make(gpu, SDK_VK_STAGING, 1, NULL, &gpu->staging);
         if (status == SDK_GPU_OK && gpu->copies == NULL) {
             vk_command_info_t info = {VKS_COMMAND_ALLOCATE, NULL, gpu->pool, 0u, 1u};
             int result = gpu->vk.AllocateCommandBuffers(gpu->device, &info, &gpu->copies);
@@ -113,6 +128,23 @@ int sdk_vk_buffer(sdk_gpu_t *base, uint64_t bytes, sdk_gpu_buffer_t *out)
     gpu->buffers = made;
     *out = (sdk_gpu_buffer_t)(uintptr_t)made;
     return SDK_GPU_OK;
+}
+
+int sdk_vk_buffer(sdk_gpu_t *base, uint64_t bytes, sdk_gpu_buffer_t *out)
+{
+    return make_buffer(base, bytes, NULL, out);
+}
+
+int sdk_vk_share(sdk_gpu_t *base, void *memory, uint64_t bytes, sdk_gpu_buffer_t *out)
+{
+    const int status = ((sdk_vk_t *)base)->page == 0u ? SDK_GPU_E_LIMIT : make_buffer(base, bytes, memory, out);
+    return status == SDK_GPU_OK || status == SDK_GPU_E_LOST ? status : SDK_GPU_E_LIMIT; /* such as memory that is taken */
+}
+
+int sdk_vk_turn(sdk_gpu_t *base, sdk_gpu_buffer_t buffer, void *memory, uint64_t bytes, int to_host)
+{
+    (void)buffer, (void)memory, (void)bytes; /* submitting, and the ends of recordings, are barriers to the host */
+    return to_host ? sdk_vk_wait(base) : SDK_GPU_OK;
 }
 
 void sdk_vk_free_buffer(sdk_gpu_t *base, sdk_gpu_buffer_t buffer)

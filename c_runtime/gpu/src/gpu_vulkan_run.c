@@ -296,6 +296,8 @@ static int bind(sdk_vk_t *gpu, sdk_gpu_recording_t *recording, const sdk_gpu_cod
             snprintf(gpu->base.message, sizeof gpu->base.message, "operand %u of %s is in a buffer of its own", k, code->name);
             return SDK_GPU_E_ARG;
         }
+        const uint64_t whole = buffer->first + buffer->bytes;
+        offset += buffer->first;
         if (code->bindings != NULL && (offset + bytes > most || offset > INT32_MAX)) {
             snprintf(gpu->base.message, sizeof gpu->base.message, "operand %u of %s lies beyond the %llu bytes of a binding", k,
                      code->name, (unsigned long long)most);
@@ -303,13 +305,13 @@ static int bind(sdk_vk_t *gpu, sdk_gpu_recording_t *recording, const sdk_gpu_cod
         }
         if (code->bindings != NULL) {
             words[k] = (int32_t)offset;
-            ranges[at] = (vk_buffer_range_t){buffer->buffer, 0u, buffer->bytes < most ? buffer->bytes : most};
+            ranges[at] = (vk_buffer_range_t){buffer->buffer, 0u, whole < most ? whole : most};
             continue;
         }
         uint64_t start = offset / gpu->alignment * gpu->alignment;
-        start = start < buffer->bytes ? start : 0u; /* an operand of no bytes at the end: anything may be bound */
+        start = start < whole ? start : 0u; /* an operand of no bytes at the end: anything may be bound */
         uint64_t range = (offset + bytes - start + 15u) & ~(uint64_t)15u;
-        range = range > buffer->bytes - start ? buffer->bytes - start : range;
+        range = range > whole - start ? whole - start : range;
         range = range == 0u ? 16u : range;
         if (range > most) {
             snprintf(gpu->base.message, sizeof gpu->base.message, "operand %u of %s has %llu bytes, %llu are allowed", k,

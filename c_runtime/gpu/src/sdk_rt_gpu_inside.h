@@ -42,6 +42,9 @@ struct sdk_gpu_model {
     const sdk_gpu_plans_t *plans;
     void *self;
     uint8_t *memory[2]; /* of the host: arena, state */
+    uint64_t bytes[2];
+    uint8_t shared[2];  /* which of them are the device's too */
+    uint8_t with_host;  /* the host has those now, and not the device */
     const uint8_t *weights; /* the file of weights */
     sdk_gpu_buffer_t *regions;
     sdk_gpu_kernel_t *kernels;
@@ -51,11 +54,11 @@ struct sdk_gpu_model {
     runner_t *runners;
     touch_t *touched;
     uint32_t touch_room;
-    uint8_t *scratch; /* of the host, as large as the largest operand that is written: what the device made of it */
-    uint8_t *before;  /* of the host, as large as arena and state: what a step that is proved will write, as it was */
+    uint8_t *made;   /* of the host, as large as arena and state: what the device made of what a step that is proved writes, */
+    uint8_t *before; /* as large: and that as it was before the step */
     uint8_t *kept;    /* the file of what was kept, NULL where there is none of use */
     uint64_t key[2];  /* of device, driver and program */
-    uint64_t state_bytes, clock;
+    uint64_t clock, copied;
     uint32_t recorded;
     int state_changed;
     int timed;   /* steps are timed: by the device, or */
@@ -68,8 +71,12 @@ void sdk_gpu_model_place(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, r
 /* The numbers of a run that kernels read from memory to the device. */
 int sdk_gpu_model_live(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const runner_t *runner);
 
-/* Bytes of the host to the device. */
+/* Bytes of the host to the device, or of the device to the host; nothing where they share them. */
 int sdk_gpu_model_up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where);
+int sdk_gpu_model_down(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where);
+
+/* Gives what they share to the host, which waits for the device, or to the device. */
+int sdk_gpu_model_turn(sdk_gpu_model_t *model, int to_host);
 
 /* Records the steps of a segment. */
 int sdk_gpu_model_record(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const segment_t *segment,

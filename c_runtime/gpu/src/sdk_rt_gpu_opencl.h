@@ -31,7 +31,6 @@ enum {
     CL_NO_PLATFORM = -1001
 };
 enum {
-    CL_PLATFORM_VERSION_ = 0x0901,
     CL_TYPE = 0x1000,
     CL_ITEM_SIZES = 0x1005,
     CL_GROUP_SIZE = 0x1004,
@@ -54,6 +53,8 @@ enum {
 #define CL_PROFILING 2u
 #define CL_READ_WRITE 1u
 #define CL_HOST_MEMORY 16u
+#define CL_USE_HOST_PTR_ 8u
+#define CL_MAP_BOTH 3u
 #define CL_KERNEL_GROUP_SIZE 0x11B0u
 #define CL_BUILD_LOG 0x1183u
 #define CL_BINARY_SIZES 0x1165u
@@ -64,7 +65,6 @@ enum {
 
 #define CL_FUNCTIONS(F) \
     F(int32_t, GetPlatformIDs, (uint32_t, cl_object_t *, uint32_t *)) \
-    F(int32_t, GetPlatformInfo, (cl_object_t, uint32_t, size_t, void *, size_t *)) \
     F(int32_t, GetDeviceIDs, (cl_object_t, uint64_t, uint32_t, cl_object_t *, uint32_t *)) \
     F(int32_t, GetDeviceInfo, (cl_object_t, uint32_t, size_t, void *, size_t *)) \
     F(cl_object_t, CreateContext, (const cl_properties_t *, uint32_t, const cl_object_t *, void (*)(void), void *, int32_t *)) \
@@ -85,6 +85,9 @@ enum {
                                     const cl_object_t *, cl_object_t *)) \
     F(int32_t, EnqueueReadBuffer, (cl_object_t, cl_object_t, uint32_t, size_t, size_t, void *, uint32_t, \
                                    const cl_object_t *, cl_object_t *)) \
+    F(void *, EnqueueMapBuffer, (cl_object_t, cl_object_t, uint32_t, uint64_t, size_t, size_t, uint32_t, \
+                                 const cl_object_t *, cl_object_t *, int32_t *)) \
+    F(int32_t, EnqueueUnmapMemObject, (cl_object_t, cl_object_t, void *, uint32_t, const cl_object_t *, cl_object_t *)) \
     F(int32_t, Flush, (cl_object_t)) \
     F(int32_t, Finish, (cl_object_t)) \
     F(int32_t, GetEventProfilingInfo, (cl_object_t, uint32_t, size_t, void *, size_t *)) \

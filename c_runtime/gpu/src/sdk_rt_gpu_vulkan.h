@@ -3,13 +3,14 @@
 #define SDK_RT_GPU_VULKAN_H
 
 #include "sdk_rt_gpu.h"
-#include "sdk_rt_gpu_vulkan_api.h"
+#include "sdk_rt_gpu_vulkan_functions.h"
 
-/* A buffer: mapped where the host sees the device's memory. */
+/* A buffer: mapped where the host sees the device's memory. It begins `first` bytes behind the start of the driver's, for
+   memory of the host is taken in whole pages. */
 typedef struct sdk_vk_buffer {
     struct sdk_vk_buffer *next;
     vk_handle_t buffer, memory;
-    uint64_t bytes;
+    uint64_t bytes, first;
     void *mapped;
 } sdk_vk_buffer_t;
 
@@ -35,6 +36,8 @@ typedef struct {
     uint32_t family, stamp_bits;
     double stamp_ns;
     uint64_t alignment;
+    uint64_t page; /* of the host's memory that can be taken as the device's; 0: none can */
+    int (*host_pointer)(vk_obj_t, uint32_t, const void *, vk_host_pointer_t *);
     vk_memory_properties_t memory;
     vk_handle_t pool;
     vk_obj_t copies; /* the command buffer of copies through `staging` */
@@ -50,9 +53,11 @@ typedef struct {
 int sdk_vk_check(sdk_vk_t *gpu, int result, const char *what);
 
 /* gpu_vulkan_memory.c */
-int sdk_vk_make(sdk_vk_t *gpu, uint64_t bytes, int for_host, sdk_vk_buffer_t *out);
+int sdk_vk_make(sdk_vk_t *gpu, uint64_t bytes, int for_host, void *memory, sdk_vk_buffer_t *out);
 void sdk_vk_unmake(sdk_vk_t *gpu, sdk_vk_buffer_t *buffer);
 int sdk_vk_buffer(sdk_gpu_t *gpu, uint64_t bytes, sdk_gpu_buffer_t *out);
+int sdk_vk_share(sdk_gpu_t *gpu, void *memory, uint64_t bytes, sdk_gpu_buffer_t *out);
+int sdk_vk_turn(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, void *memory, uint64_t bytes, int to_host);
 void sdk_vk_free_buffer(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer);
 int sdk_vk_write(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, const void *data, uint64_t bytes);
 int sdk_vk_read(sdk_gpu_t *gpu, sdk_gpu_buffer_t buffer, uint64_t offset, void *data, uint64_t bytes);

@@ -54,12 +54,14 @@ class Gpu:
     - ``rules``: tried in order; where none applies and holds, an item does one iteration of the plain nest.
     - ``lanes``: 32-bit elements of the vectors that kernels compute in; 1 where drivers make scalars of them anyway.
     - ``driver``: the interface by which programs have it, where that is not its name.
+    - ``devices``: words of the names of such devices, in small letters.
     """
 
     name: str
     rules: tuple[GpuRule, ...]
     lanes: int = 1
     driver: str = ""
+    devices: tuple[str, ...] = ()
 
     @property
     def interface(self) -> str:

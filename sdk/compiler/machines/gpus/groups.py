@@ -1,5 +1,5 @@
-"""Devices whose work items are in groups with memory of their own: the GPUs that boards name. No driver for processors
-gains by that, so these rows are not those of the interfaces."""
+"""GPUs of makers that have no row: their work items are in groups that share memory. No driver for processors gains by
+that, so these rows are not those of the interfaces."""
 
 from __future__ import annotations
 

@@ -23,11 +23,15 @@ def _found() -> Iterator[Gpu]:
 GPUS: Final = {gpu.name: gpu for gpu in _found()}
 
 
-def row_of(interface: str, groups: bool) -> str:
-    """The name of the row for the devices of an interface; with ``groups`` for those of which it is known that their
-    work items share memory."""
-    own = f"{interface}-groups"
-    return own if groups and own in GPUS else interface
+def row_of(interface: str, device: str | None) -> str:
+    """The name of the row for a device of an interface by its name, such as "Adreno (TM) 750": that of its maker, or
+    one for GPUs of any; without a name that of processors."""
+    if device is None:
+        return interface
+    name = device.casefold()
+    own = (gpu for gpu in GPUS.values() if gpu.interface == interface and any(word in name for word in gpu.devices))
+    any_maker = f"{interface}-groups"
+    return next((gpu.name for gpu in own), any_maker if any_maker in GPUS else interface)
 
 
 def gpu_for(name: str) -> Gpu:
