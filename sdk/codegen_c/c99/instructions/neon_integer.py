@@ -108,18 +108,6 @@ _EIGHT: Final = (
     ),
 )
 
-# Nothing is computed: a compiler that read all of a kernel's memory first would run out of registers.
-_SETTLED: Final = function(
-    "settled_neon",
-    "settled",
-    "f32x4",
-    """@f32x4 @@(@f32x4 x) {
-    __asm__ volatile("" : "+w"(x) : : "memory");
-    return x;
-}""",
-    "neon",
-)
-
 # Two products to each of four sums, on cores without SDOT.
 _TWO: Final = (
     function(
@@ -324,7 +312,6 @@ def _converted(lanes: int) -> tuple[Instruction, Instruction]:
 SET: Final = InstructionSet(
     (
         *_DOTS,
-        _SETTLED,
         *_EIGHT,
         *_TWO,
         *_FIXED_POINT,
