@@ -16,13 +16,14 @@ extern "C" {
 typedef struct {
     int32_t threads;
     bool stop;
-    uint32_t gate;   /* bit 31: there is work; below: helpers that are at it */
-    int32_t asleep;  /* helpers that wait for wake */
-    int32_t next;    /* index to run next */
     int32_t joining; /* numbers the helpers as they start */
-    int32_t count;
+    int32_t asleep;  /* helpers that wait for wake */
+    uint64_t work;   /* how many indices there are in the upper half, the next to run in the lower */
     void (*task)(void *arg, int32_t index, int32_t worker);
     void *arg;
+    uint8_t apart[64]; /* the caller looks at another line than its helpers */
+    int32_t done;      /* indices that helpers have run */
+    uint8_t behind[64];
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t helpers[SDK_RT_POOL_MOST - 1];

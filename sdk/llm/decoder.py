@@ -31,6 +31,7 @@ _BLOCK, _SMALL_BLOCK, _LARGE = 64, 16, 512  # slots
 VERIFY: Final = 8  # tokens that an entry "verify" takes at most
 CACHES: Final = ("f32", "f16", "int8")  # what keys and values are kept in
 _LARGEST_HALF: Final = 65504.0
+_JOINED: Final = 32 << 20  # bytes of a matrix above which threads that wait for each other do not count
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,12 @@ class _Model:
             self.made[name] = self.builder.const(name, data() if data else self.weights[name].floats())
         return self.made[name]
 
-    def blocks(self, name: str) -> Tensor:
-        """A matrix in groups, in the bits of the checkpoint: u8 [rows, bytes]."""
+    def blocks(self, *names: str) -> Tensor:
+        """A matrix in groups, or several below each other, in the bits of the checkpoint: u8 [rows, bytes]."""
+        name = "_".join(names)
         if name not in self.made:
-            self.made[name] = self.builder.const(name, self.weights[name].data)
+            data = [self.weights[one].data for one in names]
+            self.made[name] = self.builder.const(name, data[0] if len(data) == 1 else np.concatenate(data))
         return self.made[name]
 
 
@@ -159,13 +162,33 @@ class _Step:
 
     def linear(self, x: Tensor, name: str) -> Tensor:
         """x times a weight [outputs, inputs], and its bias where there is one."""
-        format = self.model.weights[f"{name}.weight"].format.name
-        if format in FORMATS:
-            half = self.model.sizes.half_scales
-            y = group_dense(self.e, x, self.model.blocks(f"{name}.weight"), format, half_scales=half)
-        else:
-            y = self.e.call("matmul", x, self.model.constant(f"{name}.weight"), trans_b=True)
-        return y + self.model.constant(f"{name}.bias") if f"{name}.bias" in self.model.weights else y
+        return self.linears(x, name)[0]
+
+    def linears(self, x: Tensor, *names: str) -> list[Tensor]:
+        """x times each of some weights [outputs, inputs], and their biases. What is in groups alike is one product:
+        threads share it, and wait for each other, once."""
+        weights = [self.model.weights[f"{name}.weight"] for name in names]
+        alike = {w.format.name for w in weights} <= {weights[0].format.name} & FORMATS.keys()
+        if len(names) > 1 and not (alike and sum(w.data.nbytes for w in weights) <= _JOINED):
+            return [self.linear(x, name) for name in names]
+        y = self.product(x, *(f"{name}.weight" for name in names))
+        found, at = [], 0
+        for name, weight in zip(names, weights, strict=True):
+            rows = weight.shape[0]
+            part = y if len(names) == 1 else self.e.call(
+                "slice", y, begin=(0, at), size=(self.count, rows), strides=(1, 1)
+            )  # fmt: skip
+            at += rows
+            biased = f"{name}.bias" in self.model.weights
+            found.append(part + self.model.constant(f"{name}.bias") if biased else part)
+        return found
+
+    def product(self, x: Tensor, *names: str) -> Tensor:
+        """x times a weight, or several in groups alike below each other."""
+        format = self.model.weights[names[0]].format.name
+        if format not in FORMATS:
+            return self.e.call("matmul", x, self.model.constant(names[0]), trans_b=True)
+        return group_dense(self.e, x, self.model.blocks(*names), format, half_scales=self.model.sizes.half_scales)
 
     def capped(self, x: Tensor, cap: float | None) -> Tensor:
         """x bent into -cap..cap."""
@@ -174,8 +197,9 @@ class _Step:
     def mlp(self, k: int, x: Tensor) -> Tensor:
         """The feed-forward part, with a gate where there is one."""
         gated = f"blk.{k}.ffn_gate.weight" in self.model.weights
-        up = self.linear(x, f"blk.{k}.ffn_up")
-        bent = self.linear(x, f"blk.{k}.ffn_gate") if gated else up
+        names = (f"blk.{k}.ffn_up", *([f"blk.{k}.ffn_gate"] if gated else []))
+        made = self.linears(x, *names)
+        up, bent = made[0], made[-1]
         if self.config.activation == "silu":
             bent = self.e.call("silu", bent, alpha=1.0)
         else:
@@ -187,11 +211,12 @@ class _Step:
         turned before they are kept, so that a slot needs no position when it is read."""
         c, e, n, layer = self.config, self.e, self.count, self.config.layers[k]
         kv, size = c.kv_heads, c.head_dim
+        *both, values = self.linears(x, *(f"blk.{k}.{name}" for name in ("attn_q", "attn_k", "attn_v")))
         queries, keys = (
-            self.turned(self.head_norm(self.linear(x, f"blk.{k}.{name}"), f"blk.{k}.{name}_norm", heads), layer.rope)
-            for name, heads in (("attn_q", c.heads), ("attn_k", kv))
+            self.turned(self.head_norm(made, f"blk.{k}.{name}_norm", heads), layer.rope)
+            for made, name, heads in zip(both, ("attn_q", "attn_k"), (c.heads, kv), strict=True)
         )
-        values = e.call("reshape", self.linear(x, f"blk.{k}.attn_v"), shape=(n, kv, size))
+        values = e.call("reshape", values, shape=(n, kv, size))
         held = []
         for state, new in zip(self.model.caches[k], self.stored(keys, values), strict=True):
             e.write(state, new, at=self.start)

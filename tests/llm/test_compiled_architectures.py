@@ -14,9 +14,11 @@ from llm_helpers import Interpreted, logits_of, saved
 from test_architectures import MODELS, SMALL
 
 import sdk.llm
+from sdk.boards import load_board
 from sdk.llm.build import build_model
 from sdk.llm.checkpoint import Checkpoint, open_checkpoint
 from sdk.llm.quantise import quantised
+from sdk.toolchains import target_for
 
 PARTS = [5, 3, *[1] * 9, 5, 4, *[1] * 12]  # windows of 7 in rings of 11 wrap several times
 MAIN = """
@@ -46,21 +48,26 @@ int main(int argc, char **argv) /* counts of parts, then ids, of which they are 
 }
 """
 BOARDS = ("host", "aarch64-linux")
-ZIG = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-mcpu=cortex_a76"]
+ZIG = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"]
 
 
-def compiled(checkpoint: Path, out: Path, board: str, ids: np.ndarray, **options: Any) -> np.ndarray:
+def compiled(
+    checkpoint: Path, out: Path, board: str, ids: np.ndarray, context: int = 48, **options: Any
+) -> np.ndarray:
     """Logits after each part, [parts, vocabulary], of the C for a board."""
-    made = build_model(checkpoint, out, context=48, chunk=5, name="m", board=board, threads=1, **options)
+    made = build_model(checkpoint, out, context=context, chunk=5, name="m", board=board, threads=1, **options)
     if board == "host":
         with sdk.llm.load(out) as session:
             ends = np.cumsum(PARTS)
             return np.stack([session.feed(ids[end - part : end]) for part, end in zip(PARTS, ends, strict=True)])
     (out / "main.c").write_text(MAIN)
     sources = sorted(file.name for file in out.glob("*.c"))
-    subprocess.run([*ZIG, "-O1", "-std=c11", "-D_GNU_SOURCE", *sources, "-lm", "-o", "app"], cwd=out, check=True)
+    place = load_board(board)
+    tool = [*ZIG, f"-mcpu={target_for(place).zig_cpu}", "-O1", "-std=c11", "-D_GNU_SOURCE"]
+    subprocess.run([*tool, *sources, "-lm", "-o", "app"], cwd=out, check=True)
     words = [str(word) for word in (len(PARTS), *PARTS, *ids)]
-    command = ["qemu-aarch64", "-cpu", "max", "./app", *words]
+    assert place.emulator is not None
+    command = [*(word.replace("{elf}", "./app") for word in place.emulator.argv), *words]
     found = subprocess.run(command, cwd=out, capture_output=True, check=True).stdout
     return np.frombuffer(found, "<f4").reshape(len(PARTS), made.info["vocabulary_size"])
 

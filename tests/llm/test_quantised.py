@@ -44,8 +44,10 @@ def test_a_model_in_groups(format: str, tmp_path: Path) -> None:
     session = Interpreted(replace(checkpoint, weights=packed), 32, 8)
     found, want = (s.run("verify", ids) for s in (session, Interpreted(replace(checkpoint, weights=plain), 32, 8)))
     assert np.abs(found - want).max() < 0.03 * np.abs(want).max()
-    held = session.module.consts["blk.0.attn_q.weight"].data
-    np.testing.assert_array_equal(held, packed["blk.0.attn_q.weight"].data)
+    names = [f"blk.0.attn_{one}.weight" for one in "qkv"]  # in one product
+    held = session.module.consts["_".join(names)].data
+    np.testing.assert_array_equal(held, np.concatenate([packed[name].data for name in names]))
+    assert "blk.1.attn_output.weight" in session.module.consts
 
 
 def test_another_format() -> None:

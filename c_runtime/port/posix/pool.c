@@ -1,4 +1,5 @@
-/* The thread pool: helpers watch a gate, take indices one by one, and sleep when nothing comes. */
+/* The thread pool: helpers watch for work, take indices one by one, and sleep when none come. Lines that processors take
+   from each other are what a short run costs, so that work is one word, and the caller has the first index anyway. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "sdk_rt_pool.h"
@@ -7,9 +8,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#define OPEN 0x80000000u
-#define WATCH 4000 /* looks at the gate before a helper sleeps: some 50 us */
-#define PATIENCE 2000 /* looks at the helpers before the caller lets others run */
+#define WATCH 4000 /* looks for work before a helper sleeps: some 50 us */
+#define PATIENCE 2000 /* looks at what is done before the caller lets others run */
 
 static void relax(void)
 {
@@ -20,48 +20,40 @@ static void relax(void)
 #endif
 }
 
-static void work(sdk_rt_pool_t *pool, int32_t worker)
+static bool left(uint64_t work)
 {
-    for (;;) {
-        int32_t index = __atomic_fetch_add(&pool->next, 1, __ATOMIC_RELAXED);
-        if (index >= pool->count) {
-            return;
+    return (uint32_t)work < (uint32_t)(work >> 32);
+}
+
+/* Runs indices until there are none; how many. Who was late may take one of the next run: its task was set before. */
+static int32_t help_out(sdk_rt_pool_t *pool, int32_t worker)
+{
+    int32_t count = 0;
+    while (left(__atomic_load_n(&pool->work, __ATOMIC_RELAXED))) {
+        const uint64_t taken = __atomic_fetch_add(&pool->work, 1, __ATOMIC_ACQ_REL);
+        if (left(taken)) {
+            pool->task(pool->arg, (int32_t)(uint32_t)taken, worker);
+            ++count;
+            if (worker != 0) {
+                __atomic_fetch_add(&pool->done, 1, __ATOMIC_RELEASE);
+            }
         }
-        pool->task(pool->arg, index, worker);
     }
+    return count;
 }
 
-/* Enters the gate while it is open: from then on the caller waits for this helper. */
-static bool enter(sdk_rt_pool_t *pool)
-{
-    uint32_t gate = __atomic_load_n(&pool->gate, __ATOMIC_ACQUIRE);
-    while ((gate & OPEN) != 0u) {
-        if (__atomic_compare_exchange_n(&pool->gate, &gate, gate + 1u, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Whether there is an index to take: only a hint, until the gate is entered. */
-static bool ready(const sdk_rt_pool_t *pool)
-{
-    bool open = (__atomic_load_n(&pool->gate, __ATOMIC_ACQUIRE) & OPEN) != 0u;
-    return open && __atomic_load_n(&pool->next, __ATOMIC_RELAXED) < __atomic_load_n(&pool->count, __ATOMIC_RELAXED);
-}
-
-/* Waits until the gate opens; false when the pool ends. */
+/* Waits until there is work; false when the pool ends. */
 static bool await(sdk_rt_pool_t *pool)
 {
     for (int32_t i = 0; i < WATCH; ++i) {
-        if (ready(pool)) {
+        if (left(__atomic_load_n(&pool->work, __ATOMIC_RELAXED))) {
             return true;
         }
         relax();
     }
     pthread_mutex_lock(&pool->lock);
     __atomic_fetch_add(&pool->asleep, 1, __ATOMIC_SEQ_CST);
-    while (!pool->stop && (__atomic_load_n(&pool->gate, __ATOMIC_SEQ_CST) & OPEN) == 0u) {
+    while (!pool->stop && !left(__atomic_load_n(&pool->work, __ATOMIC_SEQ_CST))) {
         pthread_cond_wait(&pool->wake, &pool->lock);
     }
     __atomic_fetch_sub(&pool->asleep, 1, __ATOMIC_SEQ_CST);
@@ -75,10 +67,7 @@ static void *help(void *arg)
     sdk_rt_pool_t *pool = arg;
     int32_t worker = __atomic_add_fetch(&pool->joining, 1, __ATOMIC_RELAXED);
     while (await(pool)) {
-        if (enter(pool)) {
-            work(pool, worker);
-            __atomic_fetch_sub(&pool->gate, 1u, __ATOMIC_RELEASE);
-        }
+        (void)help_out(pool, worker);
     }
     return NULL;
 }
@@ -106,23 +95,26 @@ int32_t sdk_rt_pool_start(sdk_rt_pool_t *pool, int32_t threads)
 void sdk_rt_pool_run(void *user, int32_t count, void (*task)(void *arg, int32_t index, int32_t worker), void *arg)
 {
     sdk_rt_pool_t *pool = user;
+    if (count < 1) {
+        return;
+    }
     pool->task = task;
     pool->arg = arg;
-    __atomic_store_n(&pool->count, count, __ATOMIC_RELAXED);
-    __atomic_store_n(&pool->next, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&pool->gate, OPEN, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&pool->done, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&pool->work, (uint64_t)(uint32_t)count << 32 | 1u, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pool->asleep, __ATOMIC_SEQ_CST) != 0) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->wake);
         pthread_mutex_unlock(&pool->lock);
     }
-    work(pool, 0);
-    __atomic_fetch_and(&pool->gate, ~OPEN, __ATOMIC_ACQ_REL);
-    for (int32_t i = 0; __atomic_load_n(&pool->gate, __ATOMIC_ACQUIRE) != 0u; ++i) {
+    task(arg, 0, 0);
+    const int32_t theirs = count - 1 - help_out(pool, 0);
+    for (int32_t i = 0; __atomic_load_n(&pool->done, __ATOMIC_ACQUIRE) != theirs; ++i) {
         if (i < PATIENCE) {
             relax();
         } else {
             sched_yield();
+            i = PATIENCE;
         }
     }
 }

@@ -70,11 +70,14 @@ _CLANG: Final = "defined(__clang__) && __clang_major__ >= 15 && (defined(__F16C_
 _HALVES: Final = "    typedef _Float16 halves __attribute__((vector_size(2 * $N)));\n"
 _CLANG_WIDEN: Final = f"{_HALVES}    return __builtin_convertvector((halves)half, $C);\n"
 _CLANG_NARROW: Final = f"{_HALVES}    return ($C)__builtin_convertvector(x, halves);\n"
+_GCC_HALVES: Final = "__fp16 __attribute__((vector_size(8)))"
 _GCC_WIDEN: Final = {
+    4: ("__aarch64__", f"__builtin_aarch64_float_extend_lo_v4sf(({_GCC_HALVES})half)"),
     8: ("__F16C__", "__builtin_ia32_vcvtph2ps256((@i16x8)half)"),
     16: ("__AVX512F__", "__builtin_ia32_vcvtph2ps512_mask((@i16x16)half, ($C){0}, -1, 4)"),
 }
 _GCC_NARROW: Final = {
+    4: ("__aarch64__", "($C)__builtin_aarch64_float_truncate_lo_v4hf(x)"),
     8: ("__F16C__", "($C)__builtin_ia32_vcvtps2ph256(x, 0)"),
     16: ("__AVX512F__", "($C)__builtin_ia32_vcvtps2ph512_mask(x, 0, (@i16x16){0}, (unsigned short)0xFFFF)"),
 }

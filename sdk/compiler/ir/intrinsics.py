@@ -322,8 +322,10 @@ INTRINSICS: Final = _rows(
     ("rdbpot22", 2, "same", MEDIUM, lambda args, _: rdbpot(*args)),  # rdbpot where 1 <= e <= 22 is proved
     ("mac_high", 3, "same", MEDIUM, _mac_high),  # c + the high word of a*b, which do not leave 32 bits together
     ("mulq64", 3, "given", MEDIUM, _mulq64),
+    ("settled", 1, "same", FREE, _plain(lambda a: a)),  # computed before C compilers read what statements after it read
     ("add_halves", 2, "same", CHEAP, _add_halves),
     ("dot", 3, "same", CHEAP, _dot),
+    ("dot_small", 3, "same", CHEAP, _dot),  # dot where the sums of groups, and with acc, are in its type
     ("dot_2x2", 3, "same", CHEAP, _dot_2x2),
     ("dot_lane", 4, "same", CHEAP, _dot_lane),
     ("mac_lane", 4, "same", CHEAP, _mac_lane),
@@ -345,6 +347,14 @@ def _high_fits(args: list[Array], dtype: DType) -> bool:
     return bool((np.abs(((a * b) >> 32) + c) < 1 << 31).all())
 
 
+def _sums_fit(args: list[Array], dtype: DType) -> bool:
+    acc, a, b = (x.astype(np.int64) for x in args)
+    products = a * b
+    sums = products.reshape(*products.shape[:-1], dtype.lanes, -1).sum(axis=-1)
+    lo, hi = dtype.limits
+    return all(bool(((value >= lo) & (value <= hi)).all()) for value in (sums, sums + acc))
+
+
 # What is known of the arguments wherever an operation stands; for others it has no meaning.
 _KNOWN: Final[dict[str, Callable[[list[Array], DType], bool]]] = {
     "shl": _shifts,
@@ -354,6 +364,7 @@ _KNOWN: Final[dict[str, Callable[[list[Array], DType], bool]]] = {
     "rdbpot1": _within(1, 31),
     "rdbpot22": _within(1, 22),
     "mac_high": _high_fits,
+    "dot_small": _sums_fit,
     "add_halves": _within(-(1 << 31), (1 << 31) - (1 << 15) - 1),
 }
 

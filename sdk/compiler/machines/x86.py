@@ -23,7 +23,7 @@ AVX_UNITS: Final = (AVX512F, AVX2_FMA, SSE2, *FPUS)
 # eight tokens share the bits of a vector of weights; sixteen registers hold fewer sums
 GROUPS_512: Final = GroupPanels(lanes=16, factors="word", sums=8, tokens=(8, 4, 2, 1))
 GROUPS_256: Final = GroupPanels(lanes=8, factors="word", sums=4, tokens=(4, 2, 1))
-GROUPS_AVX2: Final = GroupPanels(lanes=8, factors="halves", sums=4, tokens=(2, 1))
+GROUPS_AVX2: Final = GroupPanels(lanes=8, factors="pairs", sums=4, tokens=(2, 1))
 AVX_RULES: Final[tuple[Rule, ...]] = (
     GroupRows(),
     AttentionLanes(),

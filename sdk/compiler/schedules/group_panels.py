@@ -36,7 +36,7 @@ __all__ = ["PANEL", "Factors", "format_of_products", "group_panels", "numbered",
 PANEL: Final = 16  # rows of weights
 WORD: Final = 4  # weights of a row that are next to each other in a vector
 LINE: Final = 64  # bytes
-Factors = Literal["word", "lane", "halves"]
+Factors = Literal["word", "lane", "halves", "pairs"]
 
 
 def group_panels(loops: Loops, lanes: int, factors: Factors, sums: int, tokens: Sequence[int]) -> Loops:
@@ -46,7 +46,8 @@ def group_panels(loops: Loops, lanes: int, factors: Factors, sums: int, tokens: 
     rewrite: ``for m { for n { acc = 0; for blocks { groups … } o[m, n] = acc } }`` -->
     ``rows p in lo..hi of n/16 { for m/t { acc[t] = 0; for blocks { words { acc[t] += dot } } o[m, 16*p] = acc } }``
     with the weights stored as ``panel_layout`` has it. ``factors`` says how dot products take the activations: a "word"
-    of four in all lanes by unsigned weights, a "lane" of a vector, or "halves" of 16 bits.
+    of four in all lanes by unsigned weights, a "lane" of a vector, "halves" of 16 bits, or "pairs" of bytes whose sums
+    have 16 bits (numbers of more than 7 bits do not fit these, and are multiplied in "halves").
     obligation: the nest is that of ``dense_groups``.
     """
     form = format_of_products(loops)
@@ -54,7 +55,15 @@ def group_panels(loops: Loops, lanes: int, factors: Factors, sums: int, tokens: 
         raise ScheduleError(f"group_panels: {loops.name} is no product with weights in groups")
     if PANEL % lanes or sums < 1 or not tokens or tokens[-1] != 1:
         raise ScheduleError(f"group_panels: no panels of {PANEL} rows in lanes of {lanes}, tiles of {list(tokens)}")
+    if factors == "pairs" and not _in_pairs(form):
+        factors = "halves"
     return _Panels(loops, form, lanes, factors, sums).made(tokens)
+
+
+def _in_pairs(form: Format) -> int:
+    """How many sums of two products by activations of any 8 bits a sum of 16 bits has room for."""
+    most = max((1 << run.low.bits + (run.high.bits if run.high else 0)) - 1 for run in form.runs)
+    return I16.limits[1] // (2 * most * -I8.limits[0])
 
 
 def format_of_products(loops: Loops) -> Format | None:
@@ -204,9 +213,10 @@ class _Panels:
 
     def _block(self, tile: _Tile, place: tuple[Dim, Dim], k: int, block: Dim) -> Iterator[Stmt]:
         """The products of block ``k`` of the record at ``place``, the one numbered ``block`` of the row."""
-        # by one token a vector at a time: nothing is shared, and fewer registers are in use
-        alone = tuple(replace(tile, vectors=(v,)) for v in tile.vectors) if tile.tokens == 1 else (tile,)
         one = self.form.groups == 1  # whose scales need no registers until its sums are done
+        # scales of several groups fill registers: by one token a vector at a time
+        apart = tile.tokens == 1 and not one
+        alone = [replace(tile, vectors=(v,)) for v in tile.vectors] if apart else [tile]
         for part in alone:
             made = {v: self._fields(part, place, k, v) for v in part.vectors}
             fields = [stmt for named, _ in made.values() for stmt in named]
@@ -217,6 +227,10 @@ class _Panels:
                 scaled = (s for v in part.vectors for s in self._scaled(part, v, scales[v][g], at))
                 groups.append(Block((*sums, *(fields if one else ()), *scaled)))
             yield Block(tuple(groups))
+        if self.factors == "lane" and one:  # thirty-two registers hold what one block needs
+            for t in range(tile.tokens):
+                name = f"acc{t}_{tile.vectors[-1]}"
+                yield Store(name, (), op("settled", Load(name, (), self.real)))
 
     def _fields(self, tile: _Tile, place: tuple[Dim, Dim], k: int, v: int) -> tuple[list[Stmt], Reader]:
         """The fields of a block in lanes, named, and what reads them."""
@@ -257,9 +271,27 @@ class _Panels:
         words = [(n, j) for n, run in enumerate(runs) for j in range(0, run.count, WORD)]
         if totals == 1:  # runs in turn: they may be bits of the same bytes
             words.sort(key=lambda word: word[1])
-        for n, j in words:
-            x = block * self.form.size + g * GROUP + n * runs[n].count + j
-            yield Block(tuple(self._word(tile, place, k, runs[n], j, x, n if totals > 1 else 0)))
+        most = _in_pairs(self.form) if self.factors == "pairs" else len(words)
+        for first in range(0, len(words), most):
+            some: list[Stmt] = []
+            for n, j in words[first : first + most]:
+                x = block * self.form.size + g * GROUP + n * runs[n].count + j
+                some.append(Block(tuple(self._word(tile, place, k, runs[n], j, x, n if totals > 1 else 0))))
+            if self.factors == "pairs":
+                yield Block(tuple(self._paired(tile, some, words[first][0] if totals > 1 else 0)))
+            else:
+                yield from some
+
+    def _paired(self, tile: _Tile, words: list[Stmt], n: int) -> Iterator[Stmt]:
+        """Sums of 16 bits around the products of some words, which are added to the sums of a run."""
+        for t, v in tile.places():
+            yield Alloc(Buffer(f"pair{t}_{v}", I16.with_lanes(2 * self.lanes), (), "register"))
+            yield Store(f"pair{t}_{v}", (), op("broadcast", imm(0, I16), dtype=I16.with_lanes(2 * self.lanes)))
+        yield from words
+        ones = op("broadcast", imm(1, I16), dtype=I16.with_lanes(2 * self.lanes))
+        for t, v in tile.places():
+            name, pair = f"total{t}_{v}_{n}", Load(f"pair{t}_{v}", (), I16.with_lanes(2 * self.lanes))
+            yield Store(name, (), op("dot", Load(name, (), self.whole), pair, ones))
 
     def _begin(self, tile: _Tile, t: int, n: int, at: Dim, block: Dim, g: int) -> Iterator[Stmt]:
         """What the sums of a run start from: that of the activations, which takes off what numbers are too large."""
@@ -293,8 +325,10 @@ class _Panels:
                 number = Ref(f"n{v}", self.words)
                 yield from self._halves(f"h{v}", op("bits", number, dtype=U16.with_lanes(2 * self.lanes)), signed=False)
         for t, v in tile.places():
-            name = f"total{t}_{v}_{n}"
-            yield Store(name, (), self._dot(Load(name, (), self.whole), tile, t, v, x))
+            name, kind = f"total{t}_{v}_{n}", self.whole
+            if self.factors == "pairs":
+                name, kind = f"pair{t}_{v}", I16.with_lanes(2 * self.lanes)
+            yield Store(name, (), self._dot(Load(name, (), kind), tile, t, v, x))
 
     def _halves(self, name: str, pairs: ValueExpr, signed: bool) -> Iterator[Stmt]:
         """Even and odd bytes as 16 bits."""
@@ -324,8 +358,9 @@ class _Panels:
             for part in "eo":
                 total = op("dot", total, Ref(f"h{v}{part}", kind), Ref(f"x{t}{part}", kind))
             return total
-        if self.factors == "word":
-            return op("dot", total, Ref(f"n{v}", self.words), self._activations(row, x))
+        if self.factors in ("word", "pairs"):
+            dot = "dot" if self.factors == "word" else "dot_small"
+            return op(dot, total, Ref(f"n{v}", self.words), self._activations(row, x))
         lane = mod(x, 16)
         assert isinstance(lane, int)  # blocks are of multiples of 16
         vector = Load("x", (row, x - lane), I8.with_lanes(16))

@@ -59,6 +59,17 @@ _DOTS: Final = (
 }""",
         "avx2",
     ),
+    # saturates where the sum of two products leaves 16 bits
+    function(
+        "pmaddubsw_i16x16",
+        "dot_small",
+        "i16x16 i16x16 u8x32 i8x32",
+        """@i16x16 @@(@i16x16 acc, @u8x32 a, @i8x32 b) {
+    typedef char bytes __attribute__((vector_size(32)));
+    return acc + (@i16x16)__builtin_ia32_pmaddubsw256((bytes)a, (bytes)b);
+}""",
+        "avx2",
+    ),
     function(
         "pmaddwd_i32x4",
         "dot",
