@@ -281,7 +281,7 @@ def _values(
         "module": module_name(m), "context": context, "threads": int(info.get("most_threads", 1)),
         "text_bytes": min(max(_TOKEN_BYTES * context, _LEAST_TEXT), _MOST_TEXT), "hash_digits": HASH_DIGITS,
         "talk_errors": TALK_ERRORS, "busy": dict((name, code) for name, code, _ in TALK_ERRORS)["BUSY"],
-        "weights_file": True,
+        "weights_file": True, "gpu": None,
         "bindings": (), "kotlin": kotlin_text, "swift": swift_text,
         "weights_bytes": max(map(weights_bytes, sets.builds.values())),
         "system": "system" in str(info.get("chat_template")),
