@@ -22,8 +22,8 @@ _ACCESSOR: Final = re.compile(r"^\w+ \*(\w+)\(const \w+_t \*self(, const \w+_dim
 
 @dataclass(frozen=True)
 class AppGpu:
-    """The interface of GPUs, the name that the C begins with, the builds by instruction sets, and what is called for the
-    place of each tensor: of all entries in order, inputs, then outputs."""
+    """The interface of GPUs, the name that the C begins with, the builds by instruction sets, and what is called for
+    the place of each tensor: of all entries in order, inputs, then outputs."""
 
     interface: str
     m: str

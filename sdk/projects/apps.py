@@ -19,7 +19,7 @@ from sdk.compiler.sym import Dim, Func, Var
 from sdk.driver.artifact import build_sources
 from sdk.driver.built import Built, BuiltEntry
 from sdk.errors import UsageError
-from sdk.projects.app_gpu import AppGpu, gpu_build
+from sdk.projects.app_gpu import gpu_build
 from sdk.projects.golden import Case, golden_cases
 from sdk.projects.interface import Entry, Port, entries_of
 from sdk.projects.kinds import Kind

@@ -92,7 +92,7 @@ def write_project(
             SourceText(place_of.name, text).write(place_of.parent)
         contents = {name: file_digest(folder / name) for name in sorted(generated)}
         manifest = {"schema": SCHEMA, "project": kind_name, "generator": f"{GENERATED} {VERSION}", "contents": contents}
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
     try:
         replace_build(out, make, force=force)

@@ -13,6 +13,18 @@ import numpy as np
 from onnx import TensorProto, helper
 
 ABIS = {"x86_64": "x86_64", "aarch64": "arm64-v8a"}  # Android's name of a machine
+# a model with a state: what came in until now
+STREAM = """module m imported
+
+state @seen: f32[1024] = 0
+
+graph @main(%x: f32[1024]) {
+  %was = read @seen : f32[1024]
+  %sum = add(%was, %x) : f32[1024]
+  write @seen = %sum
+  return %sum
+}
+"""
 FLAGS = {"x86_64": ["-march=x86-64-v2"], "arm64-v8a": []}  # what Android's compiler takes for granted
 
 

@@ -3,21 +3,17 @@ libraries, its manifest, and what is refused."""
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import numpy as np
 import pytest
 from android_libraries import link_android, symbols_of
-from sessions import ABIS, Session, compiled, read_cases
-from test_kotlin import STREAM
+from sessions import STREAM, compiled
 
 from sdk.cli import run_command
 from sdk.projects import weights
@@ -29,9 +25,9 @@ DIGITS = ROOT / "examples" / "digits" / "digits_int8.tflite"
 ANDROID = "{http://schemas.android.com/apk/res/android}"
 # Of Android's libc.so and libdl.so, what the C of apps and the runtime of GPUs may call.
 BIONIC = {
-    "calloc", "dlclose", "dlopen", "dlsym", "fclose", "fopen", "fread", "free", "fseek", "ftell", "fwrite", "getauxval",
-    "malloc", "memcmp", "memcpy", "memmove", "memset", "pthread_mutex_lock", "pthread_mutex_unlock", "realloc", "remove",
-    "rename", "snprintf", "strlen", "strncmp", "strstr",
+    "calloc", "dlclose", "dlopen", "dlsym", "fclose", "fopen", "fread", "free", "fseek", "ftell", "fwrite",
+    "getauxval", "malloc", "memcmp", "memcpy", "memmove", "memset", "pthread_mutex_lock", "pthread_mutex_unlock",
+    "realloc", "remove", "rename", "snprintf", "strlen", "strncmp", "strstr",
 }  # fmt: skip
 
 
@@ -91,70 +87,9 @@ def test_what_is_refused(line: str, said: str, tmp_path: Path, capsys: pytest.Ca
     assert not (tmp_path / "p").exists()
 
 
-WORK = """
-import sys
-from tests.projects.test_android_gpu import work
-work(*sys.argv[1:])
-"""
-
-
-def work(out: str, library: str, keep: str, runs: str) -> None:
-    """In a process whose GPU is chosen: prints the engine, notes, and each code with how far results are apart."""
-    print(json.dumps(told_by(Path(out), ctypes.CDLL(library), keep or None, int(runs))))
-
-
-def told_by(out: Path, library: ctypes.CDLL, keep: str | None, runs: int) -> dict[str, object]:
-    """What an instance on a GPU says and computes: golden cases, so many times."""
-    handle, own = ctypes.c_void_p(), Session.__new__(Session)
-    given = [word for prefix in ("net", "gpu_net") for word in mapped(out, prefix)]
-    folder = None if keep is None else keep.encode()
-    code = library.net_session_open_gpu(*(one[0] for one in given), folder, ctypes.byref(handle))
-    assert code == 0
-    own.library, own.m, own.handle = library, "net", handle
-    texts = {}
-    for name in ("engine", "device", "notes"):
-        of = getattr(library, f"net_session_{name}")
-        of.restype = ctypes.c_char_p
-        texts[name] = of(handle).decode()
-    codes, apart = [], 0.0
-    header = (out / "model" / "src" / "main" / "cpp" / ABIS[platform.machine()] / "net.h").read_text()
-    dims = len(re.findall(r"^    int32_t \w+;$", header, re.MULTILINE))
-    names = re.findall(r"(?:const )?(\w+) \*\w+;(?= /\*)", header)
-    golden = (out / "model" / "src" / "androidTest" / "assets" / "golden.bin").read_bytes()
-    shape = {"int8_t": np.int8, "float": np.float32}
-    kinds = [shape[name] for name in names]
-    inputs = len(re.findall(r"^#define NET_IN_\w+_BYTES", header, re.MULTILINE))
-    for _ in range(runs):
-        assert library.net_session_reset(handle) == 0
-        for entry, values, tensors in read_cases(golden, dims, len(kinds)):
-            arrays = [np.frombuffer(data, kind) for data, kind in zip(tensors, kinds, strict=True)]
-            found = [np.zeros_like(array) for array in arrays[inputs:]]
-            codes.append(own.run(entry, arrays[:inputs], found, values))
-            for a, b in zip(found, arrays[inputs:], strict=True):
-                bound = 1 if b.dtype == np.int8 else 1e-4 * max(1, np.abs(b).max())
-                apart = max(apart, float(np.abs(a.astype(np.float64) - b).max(initial=0) / bound))
-    texts["last"] = getattr(library, "net_session_notes")(handle).decode()
-    own.close()
-    return {**texts, "codes": codes, "apart": apart}
-
-
-def mapped(out: Path, prefix: str) -> list[tuple[object, object]]:
-    """The address and size of a file of weights, with what holds them; none where there are no files."""
-    assets = out / "model" / "src" / "main" / "assets"
-    if not assets.exists():
-        return []
-    header = (out / "model" / "src" / "main" / "cpp" / ABIS[platform.machine()] / f"{prefix}.h").read_text()
-    (sha,) = re.findall(r'_WEIGHTS_SHA256 "(\w{16})', header)
-    data = np.frombuffer((assets / f"{prefix}-{sha}.weights").read_bytes(), np.uint8)
-    room = np.zeros(data.size + 64, np.uint8)
-    own = room[-room.ctypes.data % 64 :][: data.size]
-    own[:] = data
-    return [(ctypes.c_void_p(own.ctypes.data), room), (ctypes.c_size_t(own.size), room)]
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
-    """Projects with their libraries: sizes that a run chooses, by Vulkan; a state; 8-bit weights in files, by OpenCL."""
+    """Projects with their libraries: sizes that a run chooses, a state, and 8-bit weights in files."""
     made = {}
     for name, model, more in (
         ("mixed", MIXED, ("--gpu", "vulkan")),
@@ -170,10 +105,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Pat
 
 
 def said(built: tuple[Path, Path], environment: dict[str, str], keep: Path | str = "", runs: int = 1) -> dict:
-    """What ``work`` says in a process with more in its environment."""
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}", **environment}
-    line = [sys.executable, "-c", WORK, *map(str, (*built, keep, runs))]
-    done = subprocess.run(line, capture_output=True, text=True, env=env, cwd=ROOT, timeout=300)
+    """What gpu_session.py says in a process with more in its environment."""
+    env = {**os.environ, **environment}
+    line = [sys.executable, Path(__file__).with_name("gpu_session.py"), *map(str, (*built, keep, runs))]
+    done = subprocess.run(line, capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -184,7 +119,12 @@ OPENCL = {"OCL_ICD_VENDORS": VENDORS}
 
 @pytest.mark.parametrize(
     ("name", "engine", "driver"),
-    [("mixed", "vulkan", VULKAN), ("state", "vulkan", VULKAN), ("opencl", "opencl", OPENCL), ("files", "opencl", OPENCL)],
+    [
+        ("mixed", "vulkan", VULKAN),
+        ("state", "vulkan", VULKAN),
+        ("opencl", "opencl", OPENCL),
+        ("files", "opencl", OPENCL),
+    ],
 )
 def test_a_gpu_runs_the_model(built, name: str, engine: str, driver: dict[str, str], tmp_path: Path) -> None:
     """Golden cases on the device, which a second start finds proved; the only note is that it is a processor."""
