@@ -145,8 +145,9 @@ def test_without_a_gpu_the_processor_does_it(built, name: str, library: str, tmp
     nothing = {"VK_ICD_FILENAMES": str(tmp_path), "OCL_ICD_VENDORS": str(tmp_path)}
     for environment, code in (({"LD_LIBRARY_PATH": str(tmp_path)}, -6), (nothing, -7)):
         told = said(built[name], environment, tmp_path)
+        assert code == -7 or library in told["notes"]
         assert (told["engine"], told["device"], set(told["codes"])) == ("cpu", "", {0})
-        assert re.fullmatch(rf"no GPU: .*{library}.* \({code}\)\n", told["notes"]), told
+        assert re.fullmatch(rf"no GPU: .+ \({code}\)\n", told["notes"]), told
         assert told["apart"] <= 1
 
 
@@ -157,7 +158,7 @@ def test_without_a_gpu_the_processor_does_it(built, name: str, library: str, tmp
         ("build=2", "vulkan", "runs on the processor: the driver does not compile it"),
         ("memory", "cpu", "does not take the model: .* \\(-9\\)"),
         ("lost=2", "cpu", "does not take the model: .* \\(-10\\)"),
-        ("lost=8", "vulkan", ""),
+        ("lost=24", "vulkan", ""),
     ],
 )
 def test_a_driver_that_lies(built, lie: str, engine: str, note: str, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -166,10 +167,10 @@ def test_a_driver_that_lies(built, lie: str, engine: str, note: str, tmp_path_fa
     told = said(built["mixed"], {**VULKAN, "LD_LIBRARY_PATH": str(folder), "REAL_VULKAN": real, "LIE": lie}, runs=3)
     assert told["engine"] == engine
     assert re.search(note, told["notes"]), told
-    if lie == "lost=8":
+    if lie == "lost=24":
         assert told["codes"][-1] == -13
         assert set(told["codes"]) <= {0, -13}
-        assert "vkWaitForFences" in told["last"]
+        assert told["last"].count("vkQueueWaitIdle failed: VkResult -4") == 1
     else:
         assert set(told["codes"]) == {0}
         assert told["apart"] <= 1
