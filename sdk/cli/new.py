@@ -97,11 +97,9 @@ def _say(report: ProjectReport, *, as_json: bool) -> None:
         output.print_json(report.to_json())
         return
     output.say(f"{report.out}: {len(report.generated)} files generated")
-    for what, names in (("yours", report.written), ("kept", report.kept), ("saved", report.saved)):
+    for what, names in (("yours", report.written), ("kept", report.kept)):
         for name in names:
             output.say(f"  {what:5} {name}")
-    if report.saved:
-        output.say("you had changed these generated files; they are written anew, and your versions were saved")
     output.say(report.hint)
 
 

@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,14 +32,11 @@ _WAIT_S: Final = 30.0
 _HEAD_BYTES: Final = 4096  # of a text, where the line stands that says who made it
 
 
-def replace_build(
-    folder: Path, make: Callable[[Path], None], *, force: bool = False, copied: Collection[str] = ()
-) -> None:
+def replace_build(folder: Path, make: Callable[[Path], None], *, force: bool = False) -> None:
     """Puts what ``make(scratch)`` writes, the manifest included, in the place of the build in ``folder``.
 
     Up to the end of ``make`` the old build stays whole. Files that no manifest lists are left alone; where the new
-    build has one of that name, that takes its place with ``force`` only, or where the old one is generated too, or is
-    among those of which ``make`` has ``copied`` what they were.
+    build has one of that name, that takes its place with ``force`` only, or where the old one is generated too.
 
     Raises:
         OSError: the folder takes nothing, or is full.
@@ -55,7 +52,7 @@ def replace_build(
             make(scratch)
             _check_places(folder, scratch)
             if not force:
-                _check_owner(folder, scratch, copied)
+                _check_owner(folder, scratch)
             os.rename(scratch, folder / _READY)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -138,8 +135,8 @@ def _check_places(folder: Path, scratch: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place.parent))
 
 
-def _check_owner(folder: Path, scratch: Path, copied: Collection[str]) -> None:
-    """Refuses to overwrite what somebody else has written and is not copied, before anything is moved.
+def _check_owner(folder: Path, scratch: Path) -> None:
+    """Refuses to overwrite what somebody else has written, before anything is moved.
 
     Raises:
         UsageError: names the first such file.
@@ -147,7 +144,7 @@ def _check_owner(folder: Path, scratch: Path, copied: Collection[str]) -> None:
     ours = contents_of(folder)
     for name in _names(scratch):
         place = folder / name
-        if not place.exists() or name in copied or _is_generated(place, ours.get(name)):
+        if not place.exists() or _is_generated(place, ours.get(name)):
             continue
         if file_digest(scratch / name) != file_digest(place):
             raise UsageError(

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import jinja2
 
-from sdk.driver.out_folder import MANIFEST, contents_of, file_digest, replace_build
+from sdk.driver.out_folder import MANIFEST, file_digest, replace_build
 from sdk.errors import UsageError
-from sdk.files import read_regular
 from sdk.projects.kinds import Kind, template_folder
 from sdk.text import GENERATED, printable
 from sdk.toolchains import Blob, SourceText
@@ -27,13 +26,11 @@ TEMPLATE: Final = ".j2"
 _NAME: Final = "NAME"
 _TITLE: Final = "TITLE"
 _DOT: Final = "dot."
-_SAVED: Final = "changed"  # the folder for copies of what the user has changed
 
 
 @dataclass(frozen=True)
 class ProjectReport:
-    """What was made: files that are generated, files of the user's that were written now, those that were kept, and
-    ``saved``, copies of generated files that the user had changed."""
+    """What was made: files that are generated, files of the user's that were written now, and those that were kept."""
 
     kind: str
     model: str
@@ -42,7 +39,6 @@ class ProjectReport:
     generated: tuple[str, ...]
     written: tuple[str, ...]
     kept: tuple[str, ...]
-    saved: tuple[str, ...]
     hint: str
 
     def to_json(self) -> dict[str, Any]:
@@ -50,7 +46,6 @@ class ProjectReport:
         return {
             "kind": self.kind, "model": self.model, "board": self.board, "out": str(self.out),
             "generated": list(self.generated), "written": list(self.written), "kept": list(self.kept),
-            "saved": list(self.saved),
         }  # fmt: skip
 
 
@@ -84,7 +79,6 @@ def write_project(
     kept: list[str] = []
     written: list[str] = []
     generated: list[str] = []
-    saved: dict[str, str] = {}
 
     def make(folder: Path) -> None:
         for name, text in files:
@@ -96,36 +90,19 @@ def write_project(
             place_of = folder / name
             place_of.parent.mkdir(parents=True, exist_ok=True)
             SourceText(place_of.name, text).write(place_of.parent)
-        saved.update(_save_changed(out, folder, generated))
         contents = {name: file_digest(folder / name) for name in sorted(generated)}
         manifest = {"schema": SCHEMA, "project": kind_name, "generator": f"{GENERATED} {VERSION}", "contents": contents}
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
     try:
-        replace_build(out, make, force=force, copied=saved)
+        replace_build(out, make, force=force)
     except OSError as error:
         raise UsageError(
             f"cannot write {error.filename or out}", why=error.strerror, hint="name another folder with -o FOLDER"
         ) from None
     return ProjectReport(
-        kind_name, model, board, out, tuple(sorted(generated)), tuple(sorted(written)), tuple(sorted(kept)),
-        tuple(sorted(saved.values())), kind.hint,
-    )  # fmt: skip
-
-
-def _save_changed(out: Path, folder: Path, generated: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Copies generated files of the project in ``out`` that the user has changed, and that are written anew, into a
-    folder of their own in ``folder``: their names, and those of the copies."""
-    own, place, number = contents_of(out), _SAVED, 2
-    while (out / place).exists():
-        place, number = f"{_SAVED}-{number}", number + 1
-    for name in sorted(generated):
-        found = file_digest(out / name)
-        if name in own and found not in (None, own[name], file_digest(folder / name)):
-            copy = folder / place / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(read_regular(out / name))
-            yield name, f"{place}/{name}"
+        kind_name, model, board, out, tuple(sorted(generated)), tuple(sorted(written)), tuple(sorted(kept)), kind.hint
+    )
 
 
 @cache

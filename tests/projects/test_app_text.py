@@ -1,5 +1,5 @@
 """The text of ``sdk new android`` and ``sdk new ios`` by what formats its languages: ktlint with the project's own
-.editorconfig for all Kotlin, Gradle's scripts among it; prettier for XML, TOML, YAML, JSON and Markdown."""
+.editorconfig for all Kotlin, Gradle's scripts among it; prettier for XML, TOML, YAML and Markdown."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_formatters_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert run_command(["new", "ios", str(DIGITS), "--name", name, "-o", str(whole / f"ios_{name}")]) == 0
     assert ktlint(whole) == ""
     assert prettier(whole, "**/*.xml", *XML) == ""
-    assert prettier(whole, "**/*.{toml,yml,md,json}") == ""
+    assert prettier(whole, "**/*.{toml,yml,md}") == ""
     assert prettier(whole, "**/.swift-format", "--parser", "json", "--tab-width", "4") == ""
     model = whole / "m" / "model" / "src" / "main" / "kotlin" / "Model.kt"
     model.write_text(model.read_text().replace("import java.nio.ByteBuffer\n", "", 1) + "val  a = 1;\n")
@@ -80,5 +80,5 @@ def test_formatters_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = ktlint(whole)
     assert "m/model/src/main/kotlin/Model.kt" in found
     assert "m/settings.gradle.kts" in found
-    assert "libs.versions.toml" in prettier(whole, "**/*.{toml,yml,md,json}")
+    assert "libs.versions.toml" in prettier(whole, "**/*.{toml,yml,md}")
     assert "AndroidManifest.xml" in prettier(whole, "**/*.xml", *XML)
