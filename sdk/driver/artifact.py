@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sdk.boards import Board, describe
 from sdk.driver.agents import link_agent
+from sdk.driver.android import check_android
 from sdk.driver.backends import runtime_of
 from sdk.driver.built import Built, load_built, write_built
 from sdk.driver.job import Job, job_of
@@ -185,6 +186,8 @@ def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:
             shared: tuple[LinkKind, str] = ("module", f"{name}.wasm") if target.wasm else ("shared", f"lib{name}.so")
             flags = _of_android(toolchain, target, folder, shared[1]) if target.android else ()
             toolchain.link(LinkJob(shared[0], objects, target, flags=flags), folder / shared[1])
+            if target.android:
+                check_android(folder / shared[1])
 
     folder = toolchain.cache.entry(key, make)
     return [(p.name, p) for p in sorted(folder.iterdir()) if p.suffix in (".a", ".so", ".wasm")]

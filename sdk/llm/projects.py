@@ -224,9 +224,9 @@ def _app_files(kind: Kind, sets: Sets, embedded: Sequence[Path], values: dict[st
     own_folder = root if kind.choices else f"{root}/chat"
     for name, text in chat.items():
         files[f"{f'{root}/include' if name == f'{m}_talk.h' else own_folder}/{name}"] = text
-    beside = {name.replace("TITLE", module): data for name, data in weights_files(kind, sets.builds).items()}
+    beside = {name.replace("TITLE", module): data for name, data in weights_files(kind, sets.builds.values()).items()}
     values["weights_names"] = sorted(Path(name).name for name in beside) if kind.choices else sorted(beside)
-    one = {name: weights_files(kind, {name: built}) for name, built in sets.builds.items()}
+    one = {name: weights_files(kind, [built]) for name, built in sets.builds.items()}
     values["weights_of"] = {name: Path(next(iter(own_files))).name for name, own_files in one.items()}
     values["weights_pack"] = bool(kind.pack) and any(name.startswith(f"{kind.pack}/") for name in beside)
     most = max(len(weights.data) for weights in beside.values())
@@ -281,7 +281,7 @@ def _values(
         "module": module_name(m), "context": context, "threads": int(info.get("most_threads", 1)),
         "text_bytes": min(max(_TOKEN_BYTES * context, _LEAST_TEXT), _MOST_TEXT), "hash_digits": HASH_DIGITS,
         "talk_errors": TALK_ERRORS, "busy": dict((name, code) for name, code, _ in TALK_ERRORS)["BUSY"],
-        "weights_file": True,
+        "weights_file": True, "gpu": None,
         "bindings": (), "kotlin": kotlin_text, "swift": swift_text,
         "weights_bytes": max(map(weights_bytes, sets.builds.values())),
         "system": "system" in str(info.get("chat_template")),

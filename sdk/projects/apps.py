@@ -19,6 +19,7 @@ from sdk.compiler.sym import Dim, Func, Var
 from sdk.driver.artifact import build_sources
 from sdk.driver.built import Built, BuiltEntry
 from sdk.errors import UsageError
+from sdk.projects.app_gpu import gpu_build
 from sdk.projects.golden import Case, golden_cases
 from sdk.projects.interface import Entry, Port, entries_of
 from sdk.projects.kinds import Kind
@@ -38,6 +39,7 @@ SESSION_ERRORS: Final = (
     ("ALIGN", -11, "a buffer does not begin at a multiple of its element's size"),
     ("OVERLAP", -12, "an output shares memory with another buffer"),
 )
+GPU_ERROR: Final = ("GPU", -13, "the GPU failed or is gone: open the model anew")
 _CODE: Final = re.compile(r"^    (\w+) = (-\d+),?\s+/\* (.*) \*/$", re.MULTILINE)
 _SECTION: Final = re.compile(r"^/\* ---- (.*) ---- \*/$", re.MULTILINE)  # of an entry, in the order of its records
 _WIDTHS: Final = {"8": 1, "16": 2, "32": 4, "64": 8, "OOL": 1}
@@ -268,26 +270,30 @@ def app_files(making: Making) -> Added:
     m = making.built.sources.prefix
     module = module_name(m)
     root = kind.sources.replace("TITLE", module)
-    files: dict[str, str | Blob] = {
-        f"{root}/{folder}/{name}": text
+    gpu = gpu_build(making)
+    sources: dict[str, dict[str, str | Blob]] = {
+        folder: {
+            name: text
+            for name, text in [*built.sources.model.items(), *(gpu.files(folder).items() if gpu else ())]
+            if not (outside and name.endswith(".bin"))
+        }
         for folder, built in builds.items()
-        for name, text in built.sources.model.items()
-        if not (outside and name.endswith(".bin"))
     }
-    beside = weights_files(kind, builds) if outside else {}
+    files = {f"{root}/{folder}/{name}": text for folder, own in sources.items() for name, text in own.items()}
+    stored = [*builds.values(), *(gpu.builds.values() if gpu else ())] if outside else []
+    beside = weights_files(kind, stored)
     beside = {name.replace("TITLE", module): data for name, data in beside.items()}
     files |= beside
     cases = golden_cases(making.file, options, making.built)
     files[kind.golden.replace("TITLE", module)] = _packed(cases, app)
-    sources = {
-        name: sorted(one for one in built.sources.model if one.endswith((".c", ".S"))) for name, built in builds.items()
-    }
+    compiled = {folder: sorted(one for one in own if one.endswith((".c", ".S"))) for folder, own in sources.items()}
     if kind.choices:
-        files |= {f"{root}/{name}": text for name, text in set_choices(kind, sources, m)}
+        files |= {f"{root}/{name}": text for name, text in set_choices(kind, compiled, m)}
     words: dict[str, object] = {"kotlin": kotlin_text, "swift": swift_text, "module": module, "weights_file": outside}
     words |= {"hash_digits": HASH_DIGITS, "weights_pack": any(name.startswith(f"{kind.pack}/") for name in beside)}
-    words["weights_names"] = sorted(beside)
-    return Added(files, {**app.values(), **words, "place": place, "app_sources": sources})
+    words |= {"weights_names": sorted(beside), "gpu": gpu}
+    words |= {"session_errors": (*SESSION_ERRORS, GPU_ERROR), "errors": (*app.errors, GPU_ERROR[1:])} if gpu else {}
+    return Added(files, {**app.values(), **words, "place": place, "app_sources": compiled})
 
 
 def module_name(m: str) -> str:

@@ -38,7 +38,7 @@ class Kind(Table, frozen=True):
     is the file of golden cases; ``TITLE`` in paths is the name of the module. ``defaults`` are settings that --set
     changes (``NAME`` as in paths, in small letters), ``patterns`` what they have to look like. ``weights`` is where
     files of weights lie, with ``--weights file`` or where the model has very many; ``pack`` is where very many do.
-    ``bindings`` are the languages that --bindings names.
+    ``bindings`` are the languages that --bindings names, ``gpus`` the interfaces of GPUs that --gpu names.
     """
 
     title: str
@@ -58,6 +58,7 @@ class Kind(Table, frozen=True):
     weights: str = ""
     pack: str = ""
     bindings: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
     defaults: dict[str, str] = key(default_factory=dict)
     patterns: dict[str, str] = key(default_factory=dict)
     hint: str = "README.md says how to build it"

@@ -56,12 +56,13 @@ def new_project(
             has = f"it has {', '.join(kind.bindings)}" if kind.bindings else "leave it out"
             raise UsageError(f"a project for {kind.title} has no bindings for {name}", where="--bindings", hint=has)
     place = _place(kind_name, kind, board, settings or {})
-    gpu = options.gpu == "webgpu"
-    if gpu and kind.adds != "web":
+    gpu = options.gpu or ""
+    if gpu and gpu not in kind.gpus:
         raise UsageError(
-            f"--gpu webgpu has no part in a project for {kind.title}", why="browsers have WebGPU",
-            hint="sdk new web, or leave it out",
-        )  # fmt: skip
+            f"--gpu {gpu} has no part in a project for {kind.title}",
+            why=f"it takes --gpu {' or '.join(kind.gpus)}" if kind.gpus else "its programs open no GPU",
+            hint="leave it out; sdk new web takes --gpu webgpu, sdk new android --gpu vulkan and opencl",
+        )
     if kind.runtime and (board.runtime.uart is None or board.runtime.timer is None or board.hosted):
         raise UsageError(
             f"the runtime has no start-up for {board.name} itself",
@@ -80,15 +81,15 @@ def new_project(
             why="its start-up, which maps the flash chip, is not ours",
             hint="leave it out; kinds firmware and cmake take it",
         )
-    options = replace(options, gpu=None) if gpu else options  # beside what runs where there is none
+    options = replace(options, gpu=None)  # a GPU's code is beside what runs where there is none
     file = read_model_file(model, options.importers, options.tensors)
     built = build_sources(file, board, replace(options, io=kind.io))
-    placed = place_weights(kind, options, built)
+    placed = place_weights(kind, options, built, 2 if gpu else 1)
     if placed != options:
         options, built = placed, build_sources(file, board, replace(placed, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
     values["told"] = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
-    values["told"] += "".join(f" --bindings {name}" for name in bindings) + (" --gpu webgpu" if gpu else "")
+    values["told"] += "".join(f" --bindings {name}" for name in bindings) + (f" --gpu {gpu}" if gpu else "")
     values["bindings"] = bindings
     options = replace(options, io=kind.io)
     added = maker_of(kind)(Making(kind, file, board, options, built, values["entries"], settings or {}, gpu))

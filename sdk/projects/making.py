@@ -20,7 +20,7 @@ __all__ = ["Added", "Making"]
 @dataclass(frozen=True)
 class Making:
     """A project that is being made: its kind, the model's file, board and options, the build, its entries, and what the
-    user set. With ``gpu`` a page runs the model on WebGPU where it can."""
+    user set. ``gpu`` is the interface by which a GPU runs the model where there is one; "": none does."""
 
     kind: Kind
     file: ModelFile
@@ -29,7 +29,7 @@ class Making:
     built: Built
     entries: Sequence[Entry]
     settings: Mapping[str, str]
-    gpu: bool = False
+    gpu: str = ""
 
 
 @dataclass(frozen=True)

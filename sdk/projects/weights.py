@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -25,27 +25,28 @@ def weights_bytes(built: Built) -> int:
     return int(found[1])
 
 
-def place_weights(kind: Kind, options: BuildOptions, built: Built) -> BuildOptions:
-    """The options of a build, with a file of weights where they are more than LARGE bytes and the kind has a place
-    for one.
+def place_weights(kind: Kind, options: BuildOptions, built: Built, copies: int = 1) -> BuildOptions:
+    """The options of a build, with a file of weights where they are more than LARGE bytes, of which a library has so
+    many ``copies``, and the kind has a place for one.
     """
-    many = bool(kind.weights) and options.weights == "flash" and weights_bytes(built) > LARGE
+    many = bool(kind.weights) and options.weights == "flash" and copies * weights_bytes(built) > LARGE
     return replace(options, weights="file") if many else options
 
 
-def weights_files(kind: Kind, builds: Mapping[str, Built]) -> dict[str, Blob]:
+def weights_files(kind: Kind, builds: Iterable[Built]) -> dict[str, Blob]:
     """The files of weights of all instruction sets, by their paths. Sets whose weights lie alike share one: it is
-    called by its hash, which the C knows."""
+    called by its hash, which the C knows. An app has those of all sets, so they are in its pack where they are more
+    than LARGE bytes together."""
     found: dict[str, Blob] = {}
-    for built in builds.values():
+    for built in builds:
         m = built.sources.prefix
         sha = re.search(r'_WEIGHTS_SHA256 "(\w+)"', _header(built))
         data = built.sources.model[f"{m}_weights.bin"]
         assert sha is not None
         assert isinstance(data, Blob)
-        folder = kind.pack if kind.pack and weights_bytes(built) > LARGE else kind.weights
-        found[f"{folder}/{m}-{sha[1][:HASH_DIGITS]}.weights"] = data
-    return found
+        found[f"{m}-{sha[1][:HASH_DIGITS]}.weights"] = data
+    many = kind.pack and sum(len(data.data) for data in found.values()) > LARGE
+    return {f"{kind.pack if many else kind.weights}/{name}": data for name, data in found.items()}
 
 
 def _header(built: Built) -> str:

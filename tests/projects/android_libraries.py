@@ -22,14 +22,16 @@ _BIONIC = Path(__file__).with_name("bionic")
 
 
 def link_android(project: Path, m: str, abi: str, folder: Path) -> Path:
-    """The library of an instruction set, against a C library that has only what Android's has."""
+    """The library of an instruction set, against a C library that has only what Android's has; where a GPU may be asked
+    for, with what opens its library."""
     cpp = project / "model" / "src" / "main" / "cpp"
     cc = [zig._zig()[0], "cc", "-target", *TARGETS[abi], "-nostdlib", "-fPIC", "-fno-sanitize=all"]
     env = zig.ZigToolchain().environment()
-    libc = folder / "libc.so"
-    shared = ["-shared", "-Wl,-soname,libc.so", "-fno-builtin", _BIONIC / "libc.c", "-o", libc]
-    subprocess.run([*cc, *shared], check=True, env=env)
     text = (cpp / "CMakeLists.txt").read_text()
+    system = [folder / name for name in ("libc.so", *(["libdl.so"] if "${CMAKE_DL_LIBS}" in text else []))]
+    for path in system:
+        shared = ["-shared", f"-Wl,-soname,{path.name}", "-fno-builtin", _BIONIC / f"{path.stem}.c", "-o", path]
+        subprocess.run([*cc, *shared], check=True, env=env)
     listed = re.findall(rf"^        {re.escape(abi)}/(\S+)$", text, re.MULTILINE)
     assert sorted(listed) == sorted(path.name for path in (cpp / abi).iterdir() if path.suffix in (".c", ".S"))
     own = text.replace("${CMAKE_CURRENT_SOURCE_DIR}", str(cpp))
@@ -37,17 +39,19 @@ def link_android(project: Path, m: str, abi: str, folder: Path) -> Path:
     assert len(flags) >= 4
     options = re.search(rf"target_compile_options\({m}_c PRIVATE (.*)\)", text)
     assert options is not None
-    sources = [cpp / "jni.c", cpp / f"{m}_session.c", *(cpp / abi / name for name in listed)]
+    (own_sources,) = re.findall(rf"add_library\({m}_c STATIC (.*) \$", text)
+    sources = [cpp / "jni.c", *(cpp / name for name in own_sources.split()), *(cpp / abi / name for name in listed)]
     include = [f"-I{_BIONIC}", f"-I{cpp / 'include'}", f"-I{cpp / abi}"]
     out = folder / f"lib{m}.so"
     # as the NDK does: what a processor does not divide, a library in each library does
     end = ["-lcompiler_rt", "-shared", f"-Wl,-soname,{out.name}", *flags, "-o", out]
-    subprocess.run([*cc, *options[1].split(), *include, *sources, libc, *end], check=True, env=env)
+    subprocess.run([*cc, *options[1].split(), *include, *sources, *system, *end], check=True, env=env)
     return out
 
 
-def symbols_of(library: Path) -> tuple[set[str], set[str]]:
-    """What a library of Android's exports and lacks, once it is one that Android and Google Play take."""
+def symbols_of(library: Path, system: tuple[str, ...] = ("libc.so",)) -> tuple[set[str], set[str]]:
+    """What a library of Android's exports and lacks, once it is one that Android and Google Play take, which wants
+    these of the ``system``."""
     with library.open("rb") as file:
         elf = ELFFile(file)
         if elf["e_machine"] == "EM_ARM":  # floats are computed by a unit, and passed in registers of integers
@@ -58,7 +62,7 @@ def symbols_of(library: Path) -> tuple[set[str], set[str]]:
         assert all(s["p_align"] % PAGE == 0 for s in elf.iter_segments("PT_LOAD"))
         (dynamic,) = [s for s in elf.iter_sections() if isinstance(s, DynamicSection)]
         assert "DT_TEXTREL" not in {tag.entry.d_tag for tag in dynamic.iter_tags()}
-        assert [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] == ["libc.so"]
+        assert [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] == list(system)
         assert [tag.soname for tag in dynamic.iter_tags("DT_SONAME")] == [library.name]
         symbols = [s for s in elf.get_section_by_name(".dynsym").iter_symbols() if s.name]
         lacks = {s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF"}

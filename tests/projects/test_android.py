@@ -24,11 +24,13 @@ from sessions import ABIS, Session, compiled, read_cases, two_entries
 from sdk.boards import load_board
 from sdk.cli import run_command
 from sdk.compiler.sym import Var, ceildiv, dmax, dmin, evaluate, floordiv, mod
+from sdk.driver.android import check_android
 from sdk.driver.artifact import build_sources
 from sdk.driver.options import BuildOptions
-from sdk.errors import UsageError
+from sdk.errors import BuildError, UsageError
 from sdk.projects.apps import _c, app_of
 from sdk.text import GENERATED
+from sdk.toolchains import zig
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.tflite"
@@ -142,6 +144,19 @@ def test_libraries_without_an_ndk(tmp_path: Path, board: str, machine: str) -> N
     assert lacks <= {"memcpy", "memmove", "memset"}
     with (tmp_path / "libnet.so").open("rb") as file:
         assert ELFFile(file)["e_machine"] == machine
+
+
+@pytest.mark.parametrize(("page", "why"), [(4096, "aligned to 4,096 bytes"), (16384, "its code has relocations")])
+def test_a_library_that_phones_do_not_load(page: int, why: str, tmp_path: Path) -> None:
+    """Of a linker that does otherwise than it is told, here one that is told so."""
+    (tmp_path / "a.c").write_text('int b;\nint *at(void);\n__asm__(".text\\n.globl at\\nat: .quad b\\n");\n')
+    cc = [zig._zig()[0], "cc", "-target", "x86_64-linux-android", "-nostdlib", "-shared"]
+    cc += ["-Wl,-z,notext", f"-Wl,-z,max-page-size={page}"]
+    line = [*cc, tmp_path / "a.c", "-o", tmp_path / "liba.so"]
+    subprocess.run(line, check=True, env=zig.ZigToolchain().environment())
+    with pytest.raises(BuildError, match=r"liba\.so is no library for Android") as caught:
+        check_android(tmp_path / "liba.so")
+    assert why in str(caught.value.why)
 
 
 @pytest.mark.parametrize("board", ["android-arm64", "ios-arm64"])

@@ -138,7 +138,7 @@ def dexed(project: Path, tools: Kotlin, folder: Path) -> bytes:
 
 def d8() -> Path:
     """The jar with Android's compiler of byte code."""
-    found = Path(sys.prefix) / "dex" / "bundletool.jar"
+    found = Path(sys.prefix) / "jars" / "bundletool.jar"
     assert found.is_file(), "D8 is not there; `make soak` fetches it"
     return found
 

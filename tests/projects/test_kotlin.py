@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jvm import kotlin, link_jni, run_java
-from sessions import ABIS, FLAGS, two_entries
+from sessions import ABIS, FLAGS, STREAM, two_entries
 
 from sdk.cli import run_command
 
@@ -21,17 +21,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).with_name("kotlin")
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.tflite"
 GROWN = 5 << 10  # KiB: the JVM itself takes 2 MB more; 10,000 instances that stay take 9 to 84, but for a tiny one
-STREAM = """module m imported
-
-state @seen: f32[1024] = 0
-
-graph @main(%x: f32[1024]) {
-  %was = read @seen : f32[1024]
-  %sum = add(%was, %x) : f32[1024]
-  write @seen = %sum
-  return %sum
-}
-"""
 # a type, a scale and a zero point
 KINDS = [
     ("FLOAT16", "0", "0"), ("FLOAT32", "0", "0"), ("FLOAT64", "0", "0"), ("BOOL", "0", "0"),

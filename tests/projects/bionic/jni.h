@@ -1,11 +1,12 @@
 /* Of the Java Native Interface, the names that apps use, to compile and link them. Not the order of its table: nothing
    made with this file runs (test_kotlin.py takes a JDK's own). */
 #include <stdint.h>
+typedef int8_t jbyte;
 typedef int32_t jint;
 typedef int64_t jlong;
 typedef jint jsize;
 typedef void *jobject;
-typedef jobject jclass, jstring, jarray, jobjectArray, jintArray, jlongArray;
+typedef jobject jclass, jstring, jarray, jobjectArray, jintArray, jlongArray, jbyteArray;
 typedef struct {
     const char *name, *signature;
     void *fnPtr;
@@ -16,6 +17,9 @@ struct Table {
     void (*SetLongArrayRegion)(JNIEnv *, jlongArray, jsize, jsize, const jlong *);
     void (*SetIntArrayRegion)(JNIEnv *, jintArray, jsize, jsize, const jint *);
     void (*GetIntArrayRegion)(JNIEnv *, jintArray, jsize, jsize, jint *);
+    void (*SetByteArrayRegion)(JNIEnv *, jbyteArray, jsize, jsize, const jbyte *);
+    void (*GetByteArrayRegion)(JNIEnv *, jbyteArray, jsize, jsize, jbyte *);
+    jbyteArray (*NewByteArray)(JNIEnv *, jsize);
     jsize (*GetArrayLength)(JNIEnv *, jarray);
     jobject (*GetObjectArrayElement)(JNIEnv *, jobjectArray, jsize);
     jstring (*NewStringUTF)(JNIEnv *, const char *);
