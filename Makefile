@@ -63,7 +63,7 @@ $(VENV)/.test-$(STAMP): $(VENV)/bin/python
 	$(OURSELVES)
 	touch $@ $(VENV)/.demo-$(STAMP)
 
-# The TypeScript compiler and a Pico that others wrote.
+# The TypeScript compiler, prettier, Lighthouse, and a Pico that others wrote.
 $(VENV)/.npm-$(STAMP): $(VENV)/bin/python
 	@command -v npm > /dev/null || { echo "npm is not installed; it comes with Node.js: apt-get install npm"; exit 1; }
 	cp requirements/package.json requirements/package-lock.json $(VENV)/

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -11,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 
 import numpy as np
-from browsers import LONG
+from browsers import LONG, WEBGPU
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -61,6 +65,14 @@ const faults = {
 };
 return Object.keys(faults).filter(name => !faults[name]);
 """
+# How far what is seen moved while the page began: "cumulative layout shift".
+MOVED = """
+const done = arguments[0];
+let moved = 0;
+const add = (list) => list.getEntries().forEach((entry) => (moved += entry.value));
+new PerformanceObserver(add).observe({ type: 'layout-shift', buffered: true });
+setTimeout(() => done(moved), 100);
+"""
 WIDE = "return [document.scrollingElement.scrollWidth, innerWidth]"
 _RUN = """
 const [runs, options, engine, done] = arguments;
@@ -102,6 +114,26 @@ def plainly_served(folder: Path) -> Iterator[str]:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://localhost:{server.server_address[1]}/"
         server.shutdown()
+
+
+def lighthouse(address: str, folder: Path, screen: str, webgpu: bool = False) -> tuple[dict[str, float], list[str]]:
+    """What Lighthouse thinks of a page, from 0 to 1 by category, and the audits that it does not pass; ``screen`` is
+    "desktop" or "mobile"."""
+    program = Path(sys.prefix) / "node_modules" / ".bin" / "lighthouse"
+    assert program.exists(), "lighthouse is not installed: make soak does it"
+    flags = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", *(WEBGPU if webgpu else ("--disable-gpu",))]
+    line = [program, address, "--quiet", "--output=json", f"--output-path={folder / 'report.json'}",
+            "--only-categories=accessibility,best-practices,seo", "--throttling-method=provided",
+            f"--form-factor={screen}", f"--chrome-flags={' '.join(flags)}"]  # fmt: skip
+    line += ["--preset=desktop"] if screen == "desktop" else []
+    env = {**os.environ, "HOME": str(folder), "CHROME_PATH": str(shutil.which("chromium"))}
+    done = subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((folder / "report.json").read_text())
+    audits = {name: audit["score"] for name, audit in told["audits"].items()}
+    counted = {ref["id"] for category in told["categories"].values() for ref in category["auditRefs"] if ref["weight"]}
+    failed = sorted(name for name in counted if audits[name] is not None and audits[name] < 1)
+    return {name: category["score"] for name, category in told["categories"].items()}, failed
 
 
 class _Silent(SimpleHTTPRequestHandler):

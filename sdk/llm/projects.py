@@ -201,7 +201,7 @@ def _built_already(kind_name: str, chat: ChatKind, model: Path, choices: ChatCho
             f"{model} is a build for {found.board or 'another board'}", why=f"sdk new {kind_name} takes no such",
             hint=f"give the checkpoint itself, or sdk llm build MODEL {told}",
         )  # fmt: skip
-    if chat.threads is not None and found.most_threads > chat.threads:
+    if chat.threads is not None and (found.most_threads or 1) > chat.threads:
         why = f"{model} is built for {found.most_threads}"
         raise UsageError(_MANY_THREADS, why=why, hint="build it with --threads 1")
     folder = scratch / own

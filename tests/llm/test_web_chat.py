@@ -12,7 +12,7 @@ import pytest
 from browsers import LONG, LOOKS, look, said
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
-from web_pages import BUILT, FAINT, UNNAMED, WIDE, press, served, text, until
+from web_pages import BUILT, FAINT, MOVED, UNNAMED, WIDE, lighthouse, press, served, text, until
 
 import sdk.llm
 from sdk.cli import run_command
@@ -95,6 +95,7 @@ def test_a_page_talks_as_the_host(package: Path, chat_model: Path, browser: webd
         browser.get(address)
         assert "from the network" in until(browser, "status", "Ready")
         until(browser, "offline", "works without a network")
+        assert browser.execute_async_script(MOVED) < 0.05
         press(browser, "golden")
         until(browser, "golden-result", "answers are the same")
         answered("Hello there")
@@ -248,6 +249,15 @@ def test_prettier_changes_nothing(name: str, chat_model: Path, tmp_path: Path) -
             assert done.returncode == 0, done.stdout + done.stderr
     pages = [(tmp_path / out / "index.html").read_text() for out in ("has", "has_none")]
     assert ["What the model is told first" in page for page in pages] == [True, False]
+
+
+@pytest.mark.slow
+def test_lighthouse(package: Path, tmp_path: Path, need_tool) -> None:
+    need_tool("node")
+    with served(package) as address:
+        for screen in ("mobile", "desktop"):
+            scores, failed = lighthouse(address, tmp_path, screen)
+            assert (min(scores.values()), failed) == (1, []), (scores, failed)
 
 
 @pytest.mark.slow

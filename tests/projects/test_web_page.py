@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 from test_web import layers
-from web_pages import BUILT, FAINT, UNNAMED, WIDE, golden, plainly_served, press, ran, served, text, until
+from web_pages import BUILT, FAINT, MOVED, UNNAMED, WIDE, golden, plainly_served, press, ran, served, text, until
 
 from sdk.cli import run_command
 
@@ -47,6 +47,7 @@ def test_the_page_of_an_image_model(browser: webdriver.Chrome, tmp_path: Path, n
         browser.get(address)
         assert "from the network" in until(browser, "status", "Ready")
         until(browser, "offline", "works without a network")
+        assert browser.execute_async_script(MOVED) < 0.05
         golden(browser)
         press(browser, "run")
         until(browser, "outputs", "digit [1, 10]")
