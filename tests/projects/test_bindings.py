@@ -136,7 +136,7 @@ def test_react_native(project: Path, need_tool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", (1, 12, 20, 22, 25, 27, 45))
+@pytest.mark.parametrize("length", [1, 12, 20, 22, 25, 27, 45])
 def test_prettier_changes_nothing(length: int, tmp_path: Path) -> None:
     """Names of any length, in an entry and its tensors."""
     assert PRETTIER.exists(), "prettier is not installed: make soak does it"
