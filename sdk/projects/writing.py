@@ -87,8 +87,8 @@ def write_project(
     generated: list[str] = []
     replaced: list[str] = []
 
-    def make(folder: Path) -> None:
-        before = contents_of(out)
+    def make(folder: Path) -> set[str]:
+        before, edited = contents_of(out), set()
         for name, text in files:
             own = any(fnmatch(name, pattern) for pattern in kind.yours)
             if own and (out / name).exists() and not force:
@@ -101,9 +101,11 @@ def write_project(
             old = None if own or force else file_digest(out / name)
             if old not in (None, before.get(name), file_digest(place_of)):
                 replaced.append(_aside(out, folder, name))
+                edited.add(name)
         contents = {name: file_digest(folder / name) for name in sorted(generated)}
         manifest = {"schema": SCHEMA, "project": kind_name, "generator": f"{GENERATED} {VERSION}", "contents": contents}
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        return edited
 
     try:
         replace_build(out, make, force=force)
