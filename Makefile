@@ -22,7 +22,7 @@ PACKAGES := qemu-system-arm qemu-system-misc qemu-user nodejs gcc-arm-none-eabi 
     pocl-opencl-icd ocl-icd-libopencl1 spirv-tools vulkan-tools vulkan-validationlayers mesa-vulkan-drivers \
     chromium chromium-driver openssh-client openssh-server adb openssl iproute2 aapt android-framework-res
 # Those of the long tests, which are called as their packages are.
-SOAK_TOOLS := zipalign apksigner
+SOAK_TOOLS := zipalign apksigner firefox-esr
 
 .PHONY: demo test soak lint docs lock tools clean
 

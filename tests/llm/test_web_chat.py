@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from browsers import LONG, LOOKS, look, said
+from firefox import firefox
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 from web_pages import BUILT, FAINT, MOVED, UNNAMED, WIDE, lighthouse, press, served, text, until
@@ -258,6 +259,19 @@ def test_lighthouse(package: Path, tmp_path: Path, need_tool) -> None:
         for screen in ("mobile", "desktop"):
             scores, failed = lighthouse(address, tmp_path, screen)
             assert (min(scores.values()), failed) == (1, []), (scores, failed)
+
+
+@pytest.mark.slow
+def test_firefox(package: Path, chat_model: Path, tmp_path: Path, need_tool) -> None:
+    need_tool("node")
+    with firefox(tmp_path / "profile") as browser, served(package) as address:
+        browser.get(address)
+        until(browser, "status", "Ready")
+        press(browser, "golden")
+        until(browser, "golden-result", "answers are the same")
+        browser.execute_script(ASK, "Hello there", 0, 20)
+        until(browser, "status", "tokens a second")
+        assert browser.execute_script(LAST, "#log .model") == answer_of_host(chat_model, "Hello there")
 
 
 @pytest.mark.slow
