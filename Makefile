@@ -22,7 +22,7 @@ PACKAGES := qemu-system-arm qemu-system-misc qemu-user nodejs gcc-arm-none-eabi 
     pocl-opencl-icd ocl-icd-libopencl1 spirv-tools vulkan-tools vulkan-validationlayers mesa-vulkan-drivers \
     chromium chromium-driver openssh-client openssh-server adb openssl iproute2 aapt android-framework-res
 # Those of the long tests, which are called as their packages are.
-SOAK_TOOLS := zipalign apksigner
+SOAK_TOOLS := zipalign apksigner firefox-esr
 
 .PHONY: demo test soak lint docs lock tools clean
 
@@ -63,7 +63,7 @@ $(VENV)/.test-$(STAMP): $(VENV)/bin/python
 	$(OURSELVES)
 	touch $@ $(VENV)/.demo-$(STAMP)
 
-# The compilers of TypeScript and Kotlin, formatters, and a Pico that others wrote.
+# The compilers of TypeScript and Kotlin, formatters, Lighthouse, and a Pico that others wrote.
 $(VENV)/.npm-$(STAMP): $(VENV)/bin/python
 	@command -v npm > /dev/null || { echo "npm is not installed; it comes with Node.js: apt-get install npm"; exit 1; }
 	cp requirements/package.json requirements/package-lock.json $(VENV)/

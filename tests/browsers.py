@@ -19,7 +19,7 @@ _ARGUMENTS = (
     "--disable-background-networking", "--disable-extensions", "--use-fake-device-for-media-stream",
     "--use-fake-ui-for-media-stream", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost",
 )  # fmt: skip
-_WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
+WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def started(profile: Path, webgpu: bool = False) -> Iterator[webdriver.Chrome]:
     """Chromium with a profile in a folder; it keeps what pages say on their consoles. With ``webgpu`` pages have an
     adapter, which is SwiftShader: a GPU on the processor."""
     options = webdriver.ChromeOptions()
-    more = _WEBGPU if webgpu else ("--disable-gpu",)
+    more = WEBGPU if webgpu else ("--disable-gpu",)
     for argument in (*_ARGUMENTS, *more, f"--user-data-dir={profile}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

@@ -427,21 +427,3 @@ def embed(
         output.say(f"wrote {path}")
     if why is not None:
         output.say(f"without chat_say: {why}")
-
-
-@llm.command()
-@click.argument("folder", type=options.FILE)
-@click.option("-o", "--out", type=options.FILE, required=True, help="Folder to write.")
-@click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Day that the chat template writes, if it writes one.")
-@options.json_option
-def web(folder: Path, out: Path, date: datetime | None, as_json: bool) -> None:
-    """Write a page that talks: the model in FOLDER, which was built for WebAssembly, in a browser."""
-    from sdk.llm.web import write_page
-
-    paths = write_page(folder, out, date)
-    if as_json:
-        output.print_json({"files": [str(path) for path in paths]}, 1)
-        return
-    for path in paths:
-        output.say(f"wrote {path}")
-    output.say(f"serve it: python -m http.server -d {out}, and open http://localhost:8000")

@@ -100,6 +100,8 @@ def _say(report: ProjectReport, *, as_json: bool) -> None:
     for what, names in (("yours", report.written), ("kept", report.kept)):
         for name in names:
             output.say(f"  {what:5} {name}")
+    for name in report.replaced:
+        output.say(f"  a generated file was edited: what it was is {name}")
     output.say(report.hint)
 
 

@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,11 +32,12 @@ _WAIT_S: Final = 30.0
 _HEAD_BYTES: Final = 4096  # of a text, where the line stands that says who made it
 
 
-def replace_build(folder: Path, make: Callable[[Path], None], *, force: bool = False) -> None:
+def replace_build(folder: Path, make: Callable[[Path], Collection[str] | None], *, force: bool = False) -> None:
     """Puts what ``make(scratch)`` writes, the manifest included, in the place of the build in ``folder``.
 
     Up to the end of ``make`` the old build stays whole. Files that no manifest lists are left alone; where the new
-    build has one of that name, that takes its place with ``force`` only, or where the old one is generated too.
+    build has one of that name, that takes its place with ``force`` only, or where the old one is generated too. Of
+    those that the manifest lists it takes the place of edited ones that ``make`` names: it has put them aside.
 
     Raises:
         OSError: the folder takes nothing, or is full.
@@ -49,10 +50,10 @@ def replace_build(folder: Path, make: Callable[[Path], None], *, force: bool = F
             shutil.rmtree(left)
         scratch = Path(tempfile.mkdtemp(prefix=_STAGE, dir=folder))
         try:
-            make(scratch)
+            aside = make(scratch) or ()
             _check_places(folder, scratch)
             if not force:
-                _check_owner(folder, scratch)
+                _check_owner(folder, scratch, aside)
             os.rename(scratch, folder / _READY)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -135,8 +136,8 @@ def _check_places(folder: Path, scratch: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place.parent))
 
 
-def _check_owner(folder: Path, scratch: Path) -> None:
-    """Refuses to overwrite what somebody else has written, before anything is moved.
+def _check_owner(folder: Path, scratch: Path, aside: Collection[str]) -> None:
+    """Refuses to overwrite what somebody else has written, before anything is moved; what is ``aside`` is not lost.
 
     Raises:
         UsageError: names the first such file.
@@ -144,7 +145,7 @@ def _check_owner(folder: Path, scratch: Path) -> None:
     ours = contents_of(folder)
     for name in _names(scratch):
         place = folder / name
-        if not place.exists() or _is_generated(place, ours.get(name)):
+        if not place.exists() or _is_generated(place, ours.get(name)) or (name in ours and name in aside):
             continue
         if file_digest(scratch / name) != file_digest(place):
             raise UsageError(

@@ -26,9 +26,10 @@ from sdk.errors import UsageError
 from sdk.files import read_regular
 from sdk.llm.build import build_model
 from sdk.llm.embed import embed_chat
-from sdk.llm.golden import chat_cases, packed_cases
+from sdk.llm.golden import ChatCase, chat_cases, packed_cases
 from sdk.llm.layer import layer_files
 from sdk.llm.model import read_info
+from sdk.llm.web import page_cases, page_files
 from sdk.projects.apps import app_settings, codes_of, kotlin_text, module_name, set_choices, swift_text
 from sdk.projects.kinds import Kind, load_kind, template_folder
 from sdk.projects.weights import HASH_DIGITS, weights_bytes, weights_files
@@ -50,6 +51,7 @@ TALK_ERRORS: Final = (
     ("FILE", -301, "the file cannot be read or written, or ends early"),
     ("BUSY", -302, "another answer goes on"),
 )
+_MANY_THREADS: Final = "a page computes the answers of a language model in one thread"
 _PIECE: Final = re.compile(r"_CHAT_PIECE_BYTES (\d+)u")
 
 Files = dict[str, str | Blob]
@@ -57,10 +59,12 @@ Files = dict[str, str | Blob]
 
 class ChatKind(Table, frozen=True):
     """What a kind of projects has for language models, as ``chat.toml`` beside their templates says it: those of its
-    usual templates that it ``takes``, and the board of each instruction set."""
+    usual templates that it ``takes``, the board of each instruction set, and how many threads may share an answer there
+    (None: as many as in other builds)."""
 
     takes: tuple[str, ...]
     sets: dict[str, str]
+    threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -121,26 +125,35 @@ def new_chat(
         BuildError: the checkpoint cannot be compiled, or its tokenizer has what devices cannot do.
     """
     kind, chat = _kind(kind_name)
+    if chat.threads is not None and (choices.threads or chat.threads) > chat.threads:
+        raise UsageError(_MANY_THREADS, where="--threads", hint="leave out --threads")
     with tempfile.TemporaryDirectory(prefix="sdk-chat-") as scratch:
         sets = _sets(kind_name, chat, model, choices, Path(scratch))
         paths, why = embed_chat(sets.first, date=choices.date)
         if why is not None:
             raise UsageError(f"{sets.prefix} cannot chat in an app", why=why, hint="embed it: sdk llm embed")
         values = _values(kind_name, kind, sets, model, choices, settings or {}, out)
-        files = _app_files(kind, sets, [path for path in paths if not path.stem.endswith("_main")], values)
-        if sets.checkpoint is not None:
-            with step("computing golden cases"):
-                here = Path(scratch) / "here"
-                _build(sets.checkpoint, here, "host", choices)
-                cases = chat_cases(here)
-            if cases:
-                files[kind.golden.replace("TITLE", str(values["module"]))] = packed_cases(cases)
-        values["golden"] = any(name.endswith("golden.bin") for name in files)
+        embedded = [path for path in paths if not path.stem.endswith("_main")]
+        files = (_page_files if kind.adds == "web" else _app_files)(kind, sets, embedded, values)
+        cases = [] if sets.checkpoint is None else _cases(sets.checkpoint, Path(scratch) / "here", choices)
+        golden = kind.golden.replace("TITLE", str(values["module"]))
+        if kind.adds == "web":
+            files[golden] = page_cases(cases)
+        elif cases:
+            files[golden] = packed_cases(cases)
+        values["golden"] = bool(cases)
         base = rendered(kind_name, values, lambda at: any(fnmatch(at, one) for one in chat.takes))
         texts = {**dict(base), **dict(rendered(f"{_CHATS}/{kind_name}", values))}
         report = write_project(kind_name, kind, str(values["model"]), kind.board, out, {**texts, **files}.items(),
                                force=force)  # fmt: skip
     return report
+
+
+def _cases(checkpoint: Path, folder: Path, choices: ChatChoices) -> list[ChatCase]:
+    """Golden answers of a checkpoint, by a build for this machine."""
+    with step("computing golden cases"):
+        _build(checkpoint, folder, "host", replace(choices, threads=None))
+        return chat_cases(folder)
 
 
 def _kind(name: str) -> tuple[Kind, ChatKind]:
@@ -163,7 +176,7 @@ def _sets(kind_name: str, chat: ChatKind, model: Path, choices: ChatChoices, scr
         return _built_already(kind_name, chat, model, choices, scratch)
     folders = {name: scratch / name for name in chat.sets}
     for name, folder in folders.items():
-        _build(model, folder, chat.sets[name], choices)
+        _build(model, folder, chat.sets[name], replace(choices, threads=choices.threads or chat.threads))
     return Sets(folders, {name: load_built(folder) for name, folder in folders.items()}, model)
 
 
@@ -188,6 +201,9 @@ def _built_already(kind_name: str, chat: ChatKind, model: Path, choices: ChatCho
             f"{model} is a build for {found.board or 'another board'}", why=f"sdk new {kind_name} takes no such",
             hint=f"give the checkpoint itself, or sdk llm build MODEL {told}",
         )  # fmt: skip
+    if chat.threads is not None and (found.most_threads or 1) > chat.threads:
+        why = f"{model} is built for {found.most_threads}"
+        raise UsageError(_MANY_THREADS, why=why, hint="build it with --threads 1")
     folder = scratch / own
     folder.mkdir()
     for name in ("model.json", *info.get("tokenizer_files", ())):  # what is embedded is not of the user's folder
@@ -236,6 +252,16 @@ def _app_files(kind: Kind, sets: Sets, embedded: Sequence[Path], values: dict[st
             hint="quantise them: --quantize q4_0",
         )  # fmt: skip
     return files | beside
+
+
+def _page_files(kind: Kind, sets: Sets, embedded: Sequence[Path], values: dict[str, Any]) -> Files:
+    """The module, the weights and the tokenizer's table of a page; ``values`` gets what templates name of them."""
+    (built,), (board,) = sets.builds.values(), kind.sets.values()
+    texts = {path.name: read_regular(path).decode() for path in embedded if path.suffix in (".c", ".h")}
+    chat = {name: text for name, text in texts.items() if not name.endswith("_saved.c")}
+    table = Blob(read_regular(sets.first / f"{sets.prefix}_tokenizer.bin"))
+    with step("building the module"):
+        return page_files(built, board, chat | layer_files(sets.info, sets.prefix), table, values)
 
 
 def _only(kind: Kind, sets: Mapping[str, object]) -> Kind:

@@ -1,94 +1,89 @@
-"""A page that talks: a language model as WebAssembly with tokenizer and sampler, in files that any server can serve."""
+"""The files of an npm package that talks: a language model as WebAssembly with tokenizer and sampler, its weights and
+tokenizer's table, and what its JavaScript has to know."""
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-from datetime import datetime
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from sdk.boards import load_board
+from sdk.driver.built import Built
 from sdk.driver.options import BuildOptions
-from sdk.driver.sources import compile_sources
+from sdk.driver.sources import Files, compile_sources
 from sdk.driver.targets import target_of
 from sdk.errors import UsageError
-from sdk.files import read_regular, replacing
-from sdk.llm.embed import embed_chat
-from sdk.llm.layer import layer_files
-from sdk.llm.model import read_info
-from sdk.steps import step
-from sdk.templates import render
-from sdk.toolchains import LinkJob, toolchain_for
+from sdk.llm.golden import ChatCase
+from sdk.projects.apps import errors_of
+from sdk.projects.web import compiler_licences, package_name
+from sdk.projects.web_modules import part_record
+from sdk.projects.writing import environment
+from sdk.toolchains import Blob, LinkJob, toolchain_for
 
-__all__ = ["write_page"]
+__all__ = ["page_cases", "page_files"]
 
-_TEXT_BYTES: Final = 8192  # that are said at once
+_MEMORY: Final = (1 << 32) - (1 << 16)  # bytes of WebAssembly's memory at most
 _MOST: Final = 400  # tokens of an answer, where nobody says more or less
-_MEMORY: Final = 1 << 32  # bytes of WebAssembly's memory at most
-_PAGES: Final = {  # file -> template
-    **{name: f"llm/web/{name}" for name in ("index.html", "chat.js", "model.js", "style.css")},
-    ".prettierrc.json": "projects/web/dot.prettierrc.json",
-}
-_HINT: Final = "build it for a board of WebAssembly: sdk llm build MODEL --board BOARD --threads 1"
+_CODE: Final = "_chats/_shared/page.c.j2"
+_PAGE: Final = (*(f"demo/{name}" for name in ("chat.css", "chat.js", "offline.js", "style.css")), "golden/cases.json")
+_SCRIPTS: Final = ("calls", "errors", "golden", "index", "interface", "parts", "port", "session", "talk", "worker")
+_SIZES: Final = r"^#define {}_(?:WEIGHTS_FILE|ARENA|STATE)_BYTES (\d+)u"
 
 
-def write_page(folder: Path, out: Path, date: datetime | None = None) -> list[Path]:
-    """Writes the page of a build into ``out``: HTML, JavaScript, the module, the weights and the tokenizer's table; the
-    paths. ``folder`` gets the C of ``sdk llm embed``. A chat template that writes a date writes this one.
+def page_files(
+    built: Built, board: str, chat: Mapping[str, str], table: Blob, values: dict[str, Any]
+) -> dict[str, str | Blob]:
+    """The files by name: of a build for a board, the C of the conversation around it, and the tokenizer's table.
+    ``values`` gets what templates name of them.
 
     Raises:
-        UsageError: the folder holds no build for WebAssembly, its chat template is not compiled, or ``out`` is taken.
-        BuildError: the tokenizer has what devices cannot do.
+        UsageError: a page has not as much memory.
     """
-    info, found = read_info(folder)
-    board = None if found.board is None else load_board(found.board)
-    if found.board is None or board is None or not target_of(board, BuildOptions()).wasm:
-        raise UsageError(f"{folder} is no build for a browser", hint=_HINT)
-    if found.most_threads != 1:
-        raise UsageError(f"{folder} is built for {found.most_threads} threads", why="a page has one", hint=_HINT)
-    weights, table = (folder / f"{found.name}_{kind}.bin" for kind in ("weights", "tokenizer"))
-    if out.exists() and any(out.iterdir()) and not (out / "model.js").is_file():
-        raise UsageError(f"{out} has files that are no page of this tool", hint="name another folder with -o FOLDER")
-    paths, why = embed_chat(folder, date=date)
-    if why is not None:
-        raise UsageError(f"{found.name} cannot chat in a page", why=why, hint="embed it in a program of yours")
-    out.mkdir(parents=True, exist_ok=True)
-    with step("building the module"):
-        _module(folder, found.name, found.board, info, paths, out / f"{found.name}.wasm")
-    for path in (weights, table):
-        shutil.copyfile(path, out / path.name)
-    files = {"module": out / f"{found.name}.wasm", "weights": out / weights.name, "table": out / table.name}
-    if sum(path.stat().st_size for path in files.values()) > _MEMORY:
-        raise UsageError(f"{found.name} is too large for a page", hint="quantise it: --quantize q4_0")
-    has_system = bool(info.get("chat_template") and "system" in str(info["chat_template"]))
-    values = {
-        "m": found.name, "files": {kind: _told(path) for kind, path in files.items()},
-        "context": info["context"], "most": min(_MOST, info["context"]), "system": has_system,
+    m = built.sources.prefix
+    header = str(built.sources.model[f"{m}.h"])
+    sizes = [int(size) for size in re.findall(_SIZES.format(m.upper()), header, re.MULTILINE)]
+    weights = built.sources.model[f"{m}_weights.bin"]
+    assert isinstance(weights, Blob)
+    memory = sum(sizes) + len(table.data)
+    if memory > _MEMORY:
+        raise UsageError(
+            f"{m} needs {memory:,} bytes of memory", why=f"WebAssembly has at most {_MEMORY:,}",
+            hint="quantise it, or give less room: --quantize q4_0 --context 2048",
+        )  # fmt: skip
+    code = environment().get_template(_CODE).render(values)
+    own = {name: text for name, text in built.sources.model.items() if name.endswith((".c", ".h"))}
+    module = _linked({**own, **chat, f"{m}_page.c": code}, m, board)
+    parts = {"module": (f"{m}.wasm", module), "weights": (f"{m}.weights.bin", weights),
+             "tokenizer": (f"{m}.tokenizer.bin", table)}  # fmt: skip
+    licences = compiler_licences()
+    told = [errors_of(header.partition("\n/* ---- ")[0]), *map(errors_of, chat.values())]
+    values["most"] = min(_MOST, values["context"])
+    values["web"] = {
+        **{part: part_record(name, data) for part, (name, data) in parts.items()},
+        "package": package_name(m), "page": _PAGE, "scripts": _SCRIPTS, "licences": sorted(licences),
+        "memory": memory,
+        "codes": {code: (name, what) for own_codes in told for name, code, what in own_codes},
     }  # fmt: skip
-    for name, template in _PAGES.items():
-        with replacing(out / name) as stream:
-            stream.write(render(template, **values).encode())
-    return [*files.values(), *(out / name for name in _PAGES)]
+    return {
+        **{f"model/{name}": data for name, data in parts.values()},
+        **{f"LICENSES/{name}": text for name, text in licences.items()},
+    }
 
 
-def _told(path: Path) -> dict[str, Any]:
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
+def page_cases(cases: Sequence[ChatCase]) -> str:
+    """Golden answers as JSON."""
+    told = [{"said": case.said, "tokens": case.tokens, "text": case.text} for case in cases]
+    return json.dumps({"cases": told}, indent=1, ensure_ascii=False) + "\n"
 
 
-def _module(folder: Path, name: str, board: str, info: dict[str, Any], embedded: list[Path], out: Path) -> None:
-    """Links model, tokenizer and sampler into one module that imports nothing."""
-    taken = {path for path in embedded if path.suffix in (".c", ".h") and not path.stem.endswith(("_main", "_saved"))}
-    taken |= {folder / f"{name}.{kind}" for kind in ("c", "h")}
-    try:
-        files = {path.name: read_regular(path).decode() for path in sorted(taken)}
-        files |= layer_files(info, name)
-    except (OSError, UnicodeDecodeError, KeyError) as error:
-        raise UsageError(f"{folder} holds no whole build", why=str(error), hint=_HINT) from None
-    files[f"{name}_web.c"] = render("llm/web/glue.c", m=name, M=name.upper(), text_bytes=_TEXT_BYTES)
-    options = BuildOptions(name=name, threads=1, io="caller", weights="file")
+def _linked(files: Files, m: str, board: str) -> Blob:
+    """One module that imports nothing."""
+    options = BuildOptions(name=m, io="caller", weights="file")
     target = target_of(load_board(board), options).for_libraries
     tool = toolchain_for(target, options.toolchain)
-    tool.link(LinkJob("module", compile_sources(files, tool, target), target), out)
+    with tempfile.TemporaryDirectory() as folder:
+        job = LinkJob("module", compile_sources(files, tool, target), target)
+        return Blob(tool.link(job, Path(folder) / f"{m}.wasm").read_bytes())

@@ -29,7 +29,9 @@ from sdk.text import GENERATED, printable, wire_name
 from sdk.toolchains import Blob
 from sdk.version import VERSION
 
-__all__ = ["app_files", "app_settings", "codes_of", "kotlin_text", "module_name", "set_choices", "swift_text"]
+__all__ = [
+    "app_files", "app_settings", "codes_of", "errors_of", "kotlin_text", "module_name", "set_choices", "swift_text",
+]  # fmt: skip
 
 # Of the instances around a model: between the codes of all models and those of dims.
 SESSION_ERRORS: Final = (
@@ -178,7 +180,12 @@ def _distinct(entries: Sequence[AppEntry]) -> list[AppEntry]:
 
 def codes_of(text: str) -> tuple[tuple[int, str], ...]:
     """The errors of a part of a header: codes and meanings."""
-    return tuple((int(code), what) for _, code, what in _CODE.findall(text))
+    return tuple((code, what) for _, code, what in errors_of(text))
+
+
+def errors_of(text: str) -> tuple[tuple[str, int, str], ...]:
+    """The same with their names, from E_ on."""
+    return tuple((name[name.rindex("_E_") + 1 :], int(code), what) for name, code, what in _CODE.findall(text))
 
 
 def _entry(number: int, entry: Entry, label: str, told: BuiltEntry, errors: tuple[tuple[int, str], ...]) -> AppEntry:
@@ -321,7 +328,8 @@ def app_settings(kind: Kind, prefix: str, settings: Mapping[str, str]) -> dict[s
     """
     for name in settings:
         if name not in kind.defaults:
-            near = suggest(name, kind.defaults) or f"it has {', '.join(kind.defaults)}"
+            has = f"it has {', '.join(kind.defaults)}" if kind.defaults else "leave it out"
+            near = suggest(name, kind.defaults) or has
             raise UsageError(f"no setting is called {name!r}", where="--set", hint=near)
     own = prefix.lower()
     found = {name: text.replace("NAME", own) for name, text in kind.defaults.items()} | dict(settings)

@@ -21,7 +21,7 @@ from sdk.projects.making import Added, Making
 from sdk.projects.web_modules import web_modules
 from sdk.text import printable, wire_name
 
-__all__ = ["web_files"]
+__all__ = ["compiler_licences", "package_name", "web_files"]
 
 _ARRAYS: Final = {
     "I8": "Int8Array", "U8": "Uint8Array", "I16": "Int16Array", "U16": "Uint16Array", "I32": "Int32Array",
@@ -33,6 +33,16 @@ _LICENCES: Final = {
     "zig.txt": "LICENSE", "musl.txt": "lib/libc/musl/COPYRIGHT", "wasi-libc.txt": "lib/libc/wasi/LICENSE",
     "wasi-libc-mit.txt": "lib/libc/wasi/LICENSE-MIT",
 }  # fmt: skip
+# What a page has to have for use without a network, beside the model's own code (_SCRIPTS) and what that keeps itself.
+_PAGE: Final = (
+    *(f"demo/{name}" for name in ("app.js", "features.js", "inputs.js", "offline.js", "style.css")),
+    "golden/cases.bin", "golden/cases.json",
+)  # fmt: skip
+_SCRIPTS: Final = (
+    "calls", "engine", "errors", "golden", "helper", "index", "instance", "interface", "parts", "port", "session",
+    "worker",
+)  # fmt: skip
+_GPU_SCRIPTS: Final = ("gpu", "gpu_plans")
 
 
 def web_files(making: Making) -> Added:
@@ -52,13 +62,13 @@ def web_files(making: Making) -> Added:
     m = built.sources.prefix
     files, plain, relaxed = web_modules(making)
     cases, tensors = golden_files(golden_cases(making.file, options, built))
-    licences = _licences()
+    licences = compiler_licences()
     web = {
         **plain, "relaxed": relaxed, "gpu": making.gpu,
         "engines": " | ".join(
             f"'{one}'" for one in (*(("webgpu",) if making.gpu else ()), *(k["engine"] for k in (plain, relaxed) if k))
         ),
-        "package": re.sub(r"[^a-z0-9_-]+", "-", m.lower()),
+        "package": package_name(m), "page": _PAGE, "scripts": (*_SCRIPTS, *(_GPU_SCRIPTS if making.gpu else ())),
         "licences": sorted(licences), "golden_bytes": len(tensors.data),
         "init": _bound(str(built.sources.agent[f"{m}_glue.c"]), m),
         "entries": [
@@ -115,7 +125,12 @@ def _port(port: Port, name: str, own: BuiltEntry) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _licences() -> Mapping[str, str]:
+def package_name(m: str) -> str:
+    """What npm calls the package of a model."""
+    return re.sub(r"[^a-z0-9_-]+", "-", m.lower())
+
+
+def compiler_licences() -> Mapping[str, str]:
     """The licences of what the C compiler may put into a module, as it came with them.
 
     Raises:

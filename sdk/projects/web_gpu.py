@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from sdk.driver.artifact import build_libraries, build_sources
 from sdk.projects.kinds import SHARED, template_folder
 from sdk.projects.making import Making
 from sdk.projects.wasm_data import split_module
+from sdk.projects.web_modules import part_record
 from sdk.text import GENERATED, printable
 from sdk.toolchains import Blob
 from sdk.version import VERSION
@@ -45,8 +46,8 @@ def gpu_files(making: Making) -> dict[str, str | Blob]:
     module, data = Blob(split.module), Blob(split.data)
     sizes = re.findall(_SIZES, str(built.sources.model[f"{m}.h"]), re.MULTILINE)
     parts = _PARTS.format(
-        m=m, module=json.dumps(_record(f"{m}.gpu.wasm", module)),
-        weights=json.dumps(_record(f"{m}.gpu.weights.bin", data)),
+        m=m, module=json.dumps(part_record(f"{m}.gpu.wasm", module)),
+        weights=json.dumps(part_record(f"{m}.gpu.weights.bin", data)),
         segments=json.dumps([list(segment) for segment in split.segments]), context=built.report.context_bytes,
         **{name.lower(): size for name, size in sizes},
     )  # fmt: skip
@@ -58,6 +59,3 @@ def gpu_files(making: Making) -> dict[str, str | Blob]:
         "model/gpu_plans.js": str(built.sources.model[f"{m}_gpu.js"]) + parts,
     }  # fmt: skip
 
-
-def _record(name: str, contents: Blob) -> dict[str, Any]:
-    return {"file": name, "bytes": len(contents.data), "sha256": contents.digest}

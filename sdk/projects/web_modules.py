@@ -22,7 +22,7 @@ from sdk.projects.wasm_data import share_memory, split_module
 from sdk.resources import data_dir
 from sdk.toolchains import Blob, LinkJob, toolchain_for
 
-__all__ = ["web_modules"]
+__all__ = ["part_record", "web_modules"]
 
 _VECTORS, _RELAXED = "simd128", "relaxed-simd"
 _FUSED: Final = "fma_f32x4("  # in the C of a model whose vectors of products are added in one operation
@@ -99,7 +99,7 @@ def _files(module: _Module, of: str) -> tuple[_Files, dict[str, Any]]:
     names = list(files)
     used = capabilities(module.board, module.making.options)
     told = {
-        "module": _file(names[0], files[names[0]]), "constants": _file(names[1], files[names[1]]),
+        "module": part_record(names[0], files[names[0]]), "constants": part_record(names[1], files[names[1]]),
         "segments": [list(segment) for segment in split.segments], "threads": module.threads, "memory": memory,
         "stack_bytes": module.board.runtime.stack_bytes, "context_bytes": module.built.report.context_bytes,
         "engine": next((one for one in (_RELAXED, _VECTORS) if one in used), "scalar"),
@@ -124,7 +124,8 @@ def _linked(module: _Module) -> bytes:
         return tool.link(LinkJob("module", objects, target, flags=flags), Path(folder) / f"{m}.wasm").read_bytes()
 
 
-def _file(name: str, contents: Blob) -> dict[str, Any]:
+def part_record(name: str, contents: Blob) -> dict[str, Any]:
+    """What a page has to know of a file that it fetches."""
     return {"file": name, "bytes": len(contents.data), "sha256": contents.digest}
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 import jinja2
 
-from sdk.driver.out_folder import MANIFEST, file_digest, replace_build
+from sdk.driver.out_folder import MANIFEST, contents_of, file_digest, replace_build
 from sdk.errors import UsageError
 from sdk.projects.kinds import Kind, template_folder
 from sdk.text import GENERATED, printable
@@ -26,11 +28,13 @@ TEMPLATE: Final = ".j2"
 _NAME: Final = "NAME"
 _TITLE: Final = "TITLE"
 _DOT: Final = "dot."
+_REPLACED: Final = "replaced"  # a folder of a project, for what somebody had edited
 
 
 @dataclass(frozen=True)
 class ProjectReport:
-    """What was made: files that are generated, files of the user's that were written now, and those that were kept."""
+    """What was made: files that are generated, files of the user's that were written now, those that were kept, and of
+    generated ones that somebody had edited where they are now."""
 
     kind: str
     model: str
@@ -39,6 +43,7 @@ class ProjectReport:
     generated: tuple[str, ...]
     written: tuple[str, ...]
     kept: tuple[str, ...]
+    replaced: tuple[str, ...]
     hint: str
 
     def to_json(self) -> dict[str, Any]:
@@ -46,6 +51,7 @@ class ProjectReport:
         return {
             "kind": self.kind, "model": self.model, "board": self.board, "out": str(self.out),
             "generated": list(self.generated), "written": list(self.written), "kept": list(self.kept),
+            "replaced": list(self.replaced),
         }  # fmt: skip
 
 
@@ -71,7 +77,7 @@ def write_project(
     force: bool,
 ) -> ProjectReport:  # fmt: skip
     """Writes the files of a project into ``out``: in a folder that has one those that are the user's stay as they are,
-    but with ``force``.
+    and generated ones that somebody has edited are put aside, but with ``force``.
 
     Raises:
         UsageError: a file is in the way that was not generated, or nothing can be written there.
@@ -79,8 +85,10 @@ def write_project(
     kept: list[str] = []
     written: list[str] = []
     generated: list[str] = []
+    replaced: list[str] = []
 
-    def make(folder: Path) -> None:
+    def make(folder: Path) -> set[str]:
+        before, edited = contents_of(out), set()
         for name, text in files:
             own = any(fnmatch(name, pattern) for pattern in kind.yours)
             if own and (out / name).exists() and not force:
@@ -90,9 +98,14 @@ def write_project(
             place_of = folder / name
             place_of.parent.mkdir(parents=True, exist_ok=True)
             SourceText(place_of.name, text).write(place_of.parent)
+            old = None if own or force else file_digest(out / name)
+            if old not in (None, before.get(name), file_digest(place_of)):
+                replaced.append(_aside(out, folder, name))
+                edited.add(name)
         contents = {name: file_digest(folder / name) for name in sorted(generated)}
         manifest = {"schema": SCHEMA, "project": kind_name, "generator": f"{GENERATED} {VERSION}", "contents": contents}
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        return edited
 
     try:
         replace_build(out, make, force=force)
@@ -101,8 +114,18 @@ def write_project(
             f"cannot write {error.filename or out}", why=error.strerror, hint="name another folder with -o FOLDER"
         ) from None
     return ProjectReport(
-        kind_name, model, board, out, tuple(sorted(generated)), tuple(sorted(written)), tuple(sorted(kept)), kind.hint
-    )
+        kind_name, model, board, out, tuple(sorted(generated)), tuple(sorted(written)), tuple(sorted(kept)),
+        tuple(sorted(replaced)), kind.hint,
+    )  # fmt: skip
+
+
+def _aside(out: Path, folder: Path, name: str) -> str:
+    """Puts a copy of a file of ``out`` into ``folder``, under a name that is free in both; the name."""
+    names = (f"{_REPLACED}/{name}{f'.{number}' if number else ''}" for number in count())
+    free = next(one for one in names if not (out / one).exists() and not (folder / one).exists())
+    (folder / free).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(out / name, folder / free)
+    return free
 
 
 @cache

@@ -19,7 +19,8 @@ from sdk.cli import run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOATS = ROOT / "examples" / "digits" / "digits.onnx"
-TSC = Path(sys.prefix) / "node_modules" / ".bin" / "tsc"  # `make soak` installs requirements/package.json there
+BIN = Path(sys.prefix) / "node_modules" / ".bin"  # where `make soak` installs requirements/package.json
+TSC, PRETTIER = BIN / "tsc", BIN / "prettier"
 LANGUAGES = {".dart": tree_sitter_dart.language(), ".swift": tree_sitter_swift.language()}
 # The part of React Native that a file needs: a module that answers with what it was given.
 REACT = """
@@ -132,6 +133,21 @@ def test_react_native(project: Path, need_tool) -> None:
     (name,) = re.findall(r"NativeModules\.(\w+)", (project / "bindings" / "net.ts").read_text())
     assert f'override fun getName(): String = "{name}"' in kotlin
     assert 'floats(inputs, "image", Model.IN_IMAGE)' in kotlin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [1, 12, 20, 22, 25, 27, 45])
+def test_prettier_changes_nothing(length: int, tmp_path: Path) -> None:
+    """Names of any length, in an entry and its tensors."""
+    assert PRETTIER.exists(), "prettier is not installed: make soak does it"
+    name = ("a_size_of_the_first_input_" * 3)[:length].rstrip("_")
+    graph = f"(%{name}: f32[3]) {{\n  %r = relu(%{name}) : f32[3]\n  return %r\n}}\n"
+    (tmp_path / "net.ir").write_text(f"module net imported\n\ngraph @{name}{graph}graph @{name}b{graph}")
+    line = ["new", "android", str(tmp_path / "net.ir"), "--bindings", "rn", "-o", str(tmp_path / "p")]
+    assert run_command(line) == 0
+    line = [PRETTIER, "--single-quote", "--check", tmp_path / "p" / "bindings" / "net.ts"]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("kind", "words"), [("ios", "rn"), ("web", "dart"), ("firmware", "dart")])

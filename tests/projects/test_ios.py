@@ -29,6 +29,12 @@ TARGETS = {
     "aarch64-macos.12.0": (1, 12 << 16),
 }
 
+# Functions for which Apple wants a reason in the privacy manifest: of files, clocks, disks and defaults.
+REASONED = re.compile(
+    r"\b(f|l)?stat(at|fs|vfs)?\(|getattrlist|mach_absolute_time|systemUptime|UserDefaults|volumeAvailableCapacity|"
+    r"(creation|modification|contentModification|contentAccess)Date|attributesOfItem|activeInputModes"
+)
+
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -87,6 +93,13 @@ def test_a_library_for_ios(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.so"))
 
 
+def reasoned(package: Path) -> list[str]:
+    """What a package calls that REASONED has."""
+    texts = [path.read_text() for path in (package / "Sources").rglob("*") if path.suffix in (".c", ".h", ".swift")]
+    assert len(texts) > 5
+    return [found[0] for text in texts for found in REASONED.finditer(text)]
+
+
 def test_files_of_a_package(package: Path, need_tool) -> None:
     text = (package / "Package.swift").read_text()
     for name in re.findall(r'name: "(\w+)"', text):
@@ -100,6 +113,7 @@ def test_files_of_a_package(package: Path, need_tool) -> None:
     manifest = plistlib.loads((package / "Sources" / "NetKit" / "PrivacyInfo.xcprivacy").read_bytes())
     assert manifest["NSPrivacyTracking"] is False
     assert not any(manifest[key] for key in manifest)
+    assert reasoned(package) == []
     subprocess.run(["sh", "-n", package / "make_xcframework.sh"], check=True)
     # the module map and the header, by clang's modules
     include = package / "Sources" / "CNetKit" / "include"
@@ -144,6 +158,7 @@ def test_weights_of_a_package_in_files(tmp_path: Path, monkeypatch: pytest.Monke
     package = (tmp_path / "p" / "Package.swift").read_text()
     assert '.copy("Weights")' in package
     assert "cSettings" not in package
+    assert reasoned(tmp_path / "p") == []
     assert not list(sources.rglob("*.bin"))
     assert all(name in (tmp_path / "p" / "README.md").read_text() for name in weights)
     library = compiled_package(sources / "CNetKit", tmp_path / "net.so", need_tool("gcc"))

@@ -130,20 +130,23 @@ def test_the_users_files_stay(sdk: Path, capsys: pytest.CaptureFixture[str]) -> 
     source.write_text("/* mine */\n")
     (out / "src" / "more.c").write_text("int more;\n")
     (out / "Makefile").unlink()
-    generated.write_text(generated.read_text().replace("status", "state"))
+    edited = generated.read_text().replace("status", "state")
+    generated.write_text(edited)
     capsys.readouterr()
     make("firmware", out, "--name", "digits", "--json")
     said = json.loads(capsys.readouterr().out)
     assert (said["written"], "src/app.c" in said["kept"]) == (["Makefile"], True)
     again = {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
     mine = {"src/app.c": b"/* mine */\n", "src/more.c": b"int more;\n"}
+    mine["replaced/crosslevel/model/digits_app.c"] = edited.encode()
+    assert said["replaced"] == ["replaced/crosslevel/model/digits_app.c"]
     assert again == {**first, **mine}
     make("firmware", out, "--name", "digits", "--force")
     assert source.read_bytes() == first["src/app.c"]
     assert (out / "src" / "more.c").exists()
     # under another name: what was generated under the old one goes, what is the user's stays
     make("firmware", out, "--name", "other")
-    names = {path.name for path in out.rglob("*.[ch]")}
+    names = {path.name for path in out.rglob("*.[ch]") if "replaced" not in path.parts}
     assert {"other.c", "app.c", "more.c"} <= names
     assert not {name for name in names if name.startswith("digits")}
 

@@ -390,6 +390,7 @@ def test_the_users_files_stay(make: Any) -> None:
     assert all((out / name).read_text().endswith("\n\n") for name in changed)
     assert (out / "demo" / "mine.js").read_text() == "// mine\n"
     assert "export" in (out / "model" / "index.js").read_text()
+    assert "export" not in (out / "replaced" / "model" / "index.js").read_text()
 
 
 def test_what_is_no_web_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,57 +11,12 @@ from onnx import TensorProto, helper
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 from test_web import layers
-from web_pages import golden, plainly_served, press, ran, served, text, until
+from web_pages import BUILT, FAINT, MOVED, UNNAMED, WIDE, golden, plainly_served, press, ran, served, text, until
 
 from sdk.cli import run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.tflite"
-# What a reader with a screen reader or weak eyes would miss: controls without names, texts without contrast.
-UNNAMED = """
-return [...document.querySelectorAll('input, select, textarea, button, meter, progress, canvas, img, video, table')]
-  .filter(e => e.checkVisibility() && !['VIDEO', 'IMG'].includes(e.tagName))
-  .filter(e => !(e.labels?.length || e.ariaLabel || e.textContent.trim() && e.tagName === 'BUTTON' || e.caption))
-  .map(e => e.outerHTML);
-"""
-FAINT = """
-const lum = (text) => {
-  const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map(v => v / 255)
-    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const behind = (e) => {
-  for (; e; e = e.parentElement) {
-    const found = getComputedStyle(e).backgroundColor;
-    if (!/, 0\\)$/.test(found)) return found;
-  }
-};
-return [...document.querySelectorAll('body *')].filter(e => e.checkVisibility() && !e.disabled
-    && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())).map(e => {
-  const [a, b] = [lum(getComputedStyle(e).color), lum(behind(e))].sort((x, y) => y - x);
-  return [(a + 0.05) / (b + 0.05), e.tagName, e.textContent.slice(0, 40)];
-}).filter(([ratio]) => ratio < 4.5);
-"""
-# What is wrong with how a page is built: language, title, headings, landmarks, identifiers, sizes of what is pressed.
-BUILT = """
-const shown = (what) => [...document.querySelectorAll(what)].filter(e => e.checkVisibility());
-const heads = shown('h1, h2, h3, h4').map(e => Number(e.tagName[1]));
-const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
-const boxes = shown('button, select, input').map(e => e.getBoundingClientRect());
-const small = boxes.filter(({ width, height }) => Math.min(width, height) < 24);
-const broken = shown('[aria-labelledby]').filter(e => !ids.includes(e.getAttribute('aria-labelledby')));
-const faults = {
-  language: document.documentElement.lang === 'en', title: document.title.length > 0,
-  scalable: !/user-scalable|maximum-scale/.test(document.querySelector('meta[name=viewport]').content),
-  first: heads[0] === 1 && heads.filter(level => level === 1).length === 1,
-  levels: heads.every((level, k) => k === 0 || level <= heads[k - 1] + 1),
-  landmarks: ['header', 'main', 'footer'].every(tag => document.querySelectorAll(`body > ${tag}`).length === 1),
-  ids: new Set(ids).size === ids.length, large: small.length === 0, labelled: broken.length === 0,
-  alternatives: [...document.images].every(e => e.hasAttribute('alt')),
-  order: document.querySelectorAll('[tabindex]:not([tabindex="0"]):not([tabindex="-1"])').length === 0,
-};
-return Object.keys(faults).filter(name => !faults[name]);
-"""
 FORGET = "caches.keys().then(k => Promise.all(k.map(n => caches.delete(n)))).then(arguments[0])"
 CAMERA = """
 const kinds = document.querySelector('fieldset select');
@@ -82,7 +37,6 @@ const [sound, frames, count, options, done] = arguments;
 import('/demo/features.js').then((m) => done([...m.features(sound, frames, count, options)]));
 """
 STARTED = "return document.querySelector('fieldset button').textContent"
-WIDE = "return [document.scrollingElement.scrollWidth, innerWidth]"
 
 
 def test_the_page_of_an_image_model(browser: webdriver.Chrome, tmp_path: Path, need_tool) -> None:
@@ -93,6 +47,7 @@ def test_the_page_of_an_image_model(browser: webdriver.Chrome, tmp_path: Path, n
         browser.get(address)
         assert "from the network" in until(browser, "status", "Ready")
         until(browser, "offline", "works without a network")
+        assert browser.execute_async_script(MOVED) < 0.05
         golden(browser)
         press(browser, "run")
         until(browser, "outputs", "digit [1, 10]")

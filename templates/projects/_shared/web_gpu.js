@@ -1,6 +1,7 @@
+import { ModelError } from './errors.js';
 import { half } from './golden.js';
 import { gpu, parts } from './gpu_plans.js';
-import { ModelError, arrayOf, asked } from './instance.js';
+import { arrayOf, asked } from './instance.js';
 
 const [ARENA, STATE, SCRATCH] = [0, 1, 2]; // regions by number; those before SCRATCH are the host's too
 const PAGE = 65536;
@@ -17,13 +18,13 @@ const now = (instance) => new Uint8Array(instance.exports.memory.buffer);
 /**
  * The model on a WebGPU device, or null where it cannot be; and notes: why not, or which kernels run as WebAssembly.
  */
-export async function onGpu(model, options, fetchParts, onProgress) {
+export async function onGpu(model, options, fetched, onProgress) {
   const adapter = await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: 'high-performance' });
   if (!adapter) {
     return { instance: null, notes: ['there is no adapter for WebGPU'] };
   }
   const { weightsUrl, ...others } = options; // those are the weights of the other module
-  const [module, weights] = await fetchParts({ ...model, ...parts }, others, onProgress);
+  const [module, weights] = await fetched(parts, others, onProgress);
   let device;
   try {
     const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]]));

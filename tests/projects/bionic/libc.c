@@ -25,6 +25,6 @@ void *memset(void *to, int value, size_t bytes) { (void)value; (void)bytes; retu
 unsigned long getauxval(unsigned long type) { return type; }
 int open(const char *path, int flags, ...) { (void)path; return flags; }
 int close(int file) { return file; }
-int fstat(int file, void *about) { (void)about; return file; }
+long long lseek(int file, long long offset, int from) { return file + offset + from; }
 void *mmap(void *at, size_t bytes, int a, int b, int c, long long d) { (void)bytes; return a + b + c + d ? at : 0; }
 int munmap(void *at, size_t bytes) { (void)at; (void)bytes; return 0; }
