@@ -96,12 +96,17 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """``repeat var in lo..hi`` (hi exclusive) of the body, in order."""
+    """``repeat var in lo..hi`` (hi exclusive) of the body, in order.
+
+    With ``carry`` (two buffers at one place) each is a turn: places of the body's constants and states depend on
+    ``var`` and nothing else does; what the second buffer holds at the end of a turn the first holds in the next.
+    """
 
     var: Var
     lo: Dim
     hi: Dim
     body: tuple[PlanStmt, ...]
+    carry: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,5 +205,7 @@ def named(stmt: PlanStmt) -> tuple[str, ...]:
             return stmt.dst, stmt.src
         case Bind(value=str() as name):
             return (name,)
+        case Repeat(carry=tuple() as names):
+            return names
         case _:
             return ()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
 from sdk.compiler.ir.layout import Interleave, Join, Layout, Permute, Tile, Widen
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.module import Const, Module
+from sdk.compiler.ir.module import Const, Module, Stack
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.machines.lookup import machine_for
@@ -52,10 +54,12 @@ class ScheduleLoops:
         names: dict[str, str] = {}
         for name, f in done.items():
             names[name] = kernel.setdefault(loops_key(f), name)
-        consts: dict[str, Const] = {}
-        graphs = {g.name: _repack(g, done, names, module, consts) for g in module.graphs.values()}
+        made: dict[str, Const | Stack] = {}
+        graphs = {g.name: _repack(g, done, names, module, made) for g in module.graphs.values()}
         loops = {name: done[name] for name in kernel.values()}
-        return replace(module, stage="scheduled", loops=loops, graphs=graphs).with_consts(*consts.values())
+        consts = {**module.consts, **{c.name: c for c in made.values() if isinstance(c, Const)}}
+        stacks = {**module.stacks, **{c.name: c for c in made.values() if isinstance(c, Stack)}}
+        return replace(module, stage="scheduled", loops=loops, graphs=graphs, consts=consts, stacks=stacks)
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,11 @@ def _nest(module: Module, name: str, threads: int = 1, compact: bool = False) ->
     calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
     packable = {p for k, p in enumerate(reads) if all(call.args[k].const for call in calls)}
     even = {p for k, p in enumerate(reads) if p in packable and all(_even(module, call.args[k]) for call in calls)}
-    known = {p: [module.consts[c.args[k].name].data for c in calls] for k, p in enumerate(reads) if p in packable}
+    known = {
+        p: [data for c in calls for data in _elements(module, c.args[k], _turns(module, c))]
+        for k, p in enumerate(reads)
+        if p in packable
+    }
     return Nest(plain, frozenset(packable), threads, frozenset(even), known, compact)
 
 
@@ -111,11 +119,24 @@ def candidates_of(module: Module, machine: Machine) -> dict[str, list[Choice]]:
 
 def _even(module: Module, arg: Value) -> bool:
     """Whether a constant is of int8 and as far from 0 on both sides: -128 is not in it."""
-    return arg.type.dtype == I8 and not bool((module.consts[arg.name].data == I8.limits[0]).any())
+    if arg.type.dtype != I8:
+        return False
+    return not any(bool((data == I8.limits[0]).any()) for data in _elements(module, arg, 1))
+
+
+def _turns(module: Module, call: Call) -> int:
+    """In how many turns a call runs as far as its constants tell."""
+    return max((module.stacks[a.name].turns for a in call.args if a.const and a.name in module.stacks), default=1)
+
+
+def _elements(module: Module, arg: Value, turns: int) -> Sequence[NDArray[Any]]:
+    """What a constant holds in each turn."""
+    stack = module.stacks.get(arg.name)
+    return [module.consts[arg.name].data] * turns if stack is None else stack.arrays
 
 
 def _repack(
-    graph: Graph, loops: dict[str, Loops], names: dict[str, str], module: Module, consts: dict[str, Const]
+    graph: Graph, loops: dict[str, Loops], names: dict[str, str], module: Module, made: dict[str, Const | Stack]
 ) -> Graph:
     body = []
     for node in graph.body:
@@ -125,7 +146,7 @@ def _repack(
             args = list(node.args)
             for param, layout in f.layouts.items():
                 k = reads.index(param)
-                const = _packed(module.consts[args[k].name], layout, module, consts)
+                const = _packed(module, args[k].name, layout, made)
                 args[k] = Value(const.name, const.type, const=True)
             node = replace(node, callee=names[node.callee], args=tuple(args))
         elif isinstance(node, WriteState) and node.kernel:
@@ -134,15 +155,18 @@ def _repack(
     return replace(graph, body=tuple(body))
 
 
-def _packed(const: Const, layout: Layout, module: Module, made: dict[str, Const]) -> Const:
-    """The constant in a layout, under a name that no other has; put into ``made`` where it is not there yet."""
-    name = f"{const.name}_{_short(layout)}"
-    while name in module.consts or (name in made and made[name].layout != layout):
+def _packed(module: Module, plain: str, layout: Layout, made: dict[str, Const | Stack]) -> Const | Stack:
+    """A constant in a layout, under a name that no other has; put into ``made`` where it is not there yet."""
+    name = f"{plain}_{_short(layout)}"
+    while module.constant(name) is not None or (name in made and made[name].layout != layout):
         name += "_"
     if name not in made:
-        data = pack_array(const.data, layout)
+        const = module.stacks.get(plain) or module.consts[plain]
         type = layout.stored(TensorType(const.type.dtype, const.type.shape))
-        made[name] = Const(name, type, data, layout)
+        if isinstance(const, Stack):
+            made[name] = Stack(name, type, tuple(pack_array(data, layout) for data in const.arrays), layout)
+        else:
+            made[name] = Const(name, type, pack_array(const.data, layout), layout)
     return made[name]
 
 

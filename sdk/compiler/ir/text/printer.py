@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.module import Const, Module, State
+from sdk.compiler.ir.module import Const, Module, Stack, State
 from sdk.compiler.ir.text.print_graph import print_graph
 from sdk.compiler.ir.text.print_loops import print_loops
 from sdk.compiler.ir.text.print_plan import print_plan
@@ -29,7 +29,8 @@ def _is_inline(const: Const) -> bool:
 
 def collect_blobs(module: Module) -> dict[str, bytes]:
     """The bytes of each constant that the text names by digest: ``parse_module`` needs them beside it."""
-    return {c.digest: c.data.tobytes() for c in module.consts.values() if not _is_inline(c)}
+    found = {c.digest: c.data.tobytes() for c in module.consts.values() if not _is_inline(c)}
+    return found | {s.digest: b"".join(a.tobytes() for a in s.arrays) for s in module.stacks.values()}
 
 
 def print_module(module: Module) -> str:
@@ -38,8 +39,11 @@ def print_module(module: Module) -> str:
     constants = Scope()
     for const in module.consts.values():
         constants.values[f"@{const.name}"] = const.type
+    for stack in module.stacks.values():
+        constants.values[f"@{stack.name}"] = stack.type
     lines = [f"module {bare_name(module.name)} {module.stage}"]
     lines += _section([_const(c, types) for c in module.consts.values()])
+    lines += _section([_stack(s, types) for s in module.stacks.values()])
     lines += _section([_state(s, types) for s in module.states.values()])
     for graph in module.graphs.values():
         lines += _section(print_graph(graph, constants, types))
@@ -58,6 +62,11 @@ def _const(const: Const, types: TypePrinter) -> str:
     text = f"const {sigil_name('@', const.name)}: {types.type(const.type, Scope())}{layout_text(const.layout)}"
     value = _literal(const.data) if _is_inline(const) else f"blob #{const.digest[:DIGEST_CHARS]}"
     return f"{text} = {value}"
+
+
+def _stack(stack: Stack, types: TypePrinter) -> str:
+    text = f"const {sigil_name('@', stack.name)}: {types.type(stack.type, Scope())}{layout_text(stack.layout)}"
+    return f"{text} turns {stack.turns} = blob #{stack.digest[:DIGEST_CHARS]}"
 
 
 def _literal(data: NDArray[Any]) -> str:
@@ -84,6 +93,7 @@ def _state(state: State, types: TypePrinter) -> str:
     text = f"state {sigil_name('@', state.name)}{header}: {types.type(state.type, scope)}"
     if state.layout != "plain" or state.axis:
         text += f" {state.layout}({state.axis})"
+    text += f" turns {state.turns}" if state.turns != 1 else ""
     if state.init is None:
         return f"{text} = any"
     return f"{text} = {sigil_name('@', state.init) if isinstance(state.init, str) else state.init}"
