@@ -27,6 +27,7 @@ from sdk.codegen_c.gpu.steps import (
     scratch_bytes,
     steps_of,
 )
+from sdk.codegen_c.unrolled import unrolled
 from sdk.compiler.ir.module import Module
 from sdk.errors import BuildError
 from sdk.resources import data_dir
@@ -49,6 +50,7 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     Raises:
         BuildError: a plan is not recorded, or what the C backend raises.
     """
+    module = unrolled(module)
     api = Interface(module, prefix, options)
     weights = collect_file(module, prefix) if options.weights_file else collect(module, prefix)
     places = constants(weights)
@@ -136,7 +138,7 @@ def _functions(api: Interface, weights: Weights, made: Kernels, places: Constant
     read from memory."""
     m, M = api.prefix, api.prefix.upper()
     starts = weights.file.offsets if weights.file else (0,) * len(places.places)
-    sizes = [weights.distinct[symbol].data.nbytes for symbol in places.places]
+    sizes = [weights.distinct[symbol].nbytes for symbol in places.places]
     data = ["NULL" if weights.file else symbol for symbol in places.places]
     uploads = [
         f"    {{{own}, {start}u, {size}u, {offset}u, {region}u}}"

@@ -22,6 +22,7 @@ from sdk.codegen_c.gpu.kernels import Code, Kernels
 from sdk.codegen_c.gpu.run import PROOF_STEPS, GpuRunPrinter
 from sdk.codegen_c.gpu.steps import ARENA, STATE, Constants, Step, constants, scratch_bytes, steps_of
 from sdk.codegen_c.js import js_dim
+from sdk.codegen_c.unrolled import unrolled
 from sdk.codegen_c.wgsl.kernel import Kernel, make_kernel
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall
@@ -53,6 +54,7 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     """
     if options.weights_file:
         raise BuildError("weights in a file have no part in a page on WebGPU", hint="leave out --weights, or --gpu")
+    module = unrolled(module)
     made = made_kernels(module, prefix, options)
     plain = replace(options, gpu="")
     api, weights = Interface(module, prefix, plain), collect(module, prefix)
@@ -73,7 +75,7 @@ def _constants(prefix: str, places: Constants) -> str:
 def _script(api: Interface, weights: Weights, made: Kernels, places: Constants) -> str:
     shaders = _Shaders(made.codes)
     entries = [_entry(api, e, made, weights, places, shaders) for e in api.entries]
-    held = [weights.distinct[symbol].data.nbytes for symbol in places.places]
+    held = [weights.distinct[symbol].nbytes for symbol in places.places]
     uploads = [[region, at, size] for (region, at), size in zip(places.places.values(), held, strict=True)]
     known = {
         # bytes of a region: of the arena and the state a run says them

@@ -214,6 +214,18 @@ def map_args(node: Node, env: Mapping[str, Value]) -> Node:
             return node
 
 
+def map_outs(node: Node, env: Mapping[str, Value]) -> Node:
+    """The node with each value that it defines replaced by that of ``env``."""
+    outs = tuple(env.get(v.name, v) for v in node_outs(node))
+    match node:
+        case Call():
+            return replace(node, outs=outs)
+        case ReadState() | MatchCast():
+            return replace(node, out=outs[0])
+        case WriteState() | BindDim():
+            return node
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
     """A function of tensors: dims with bounds, parameters, nodes in program order, results."""

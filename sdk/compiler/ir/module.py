@@ -47,6 +47,16 @@ class Const:
         data.setflags(write=False)
         object.__setattr__(self, "data", data)
 
+    @property
+    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+        """What is stored, as a stack has it."""
+        return (self.data,)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes as they are stored."""
+        return self.data.nbytes
+
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 of the bytes."""
@@ -158,6 +168,11 @@ class Module:
     loops: Mapping[str, Loops] = field(default_factory=dict)
     plans: Mapping[str, Plan] = field(default_factory=dict)
     stacks: Mapping[str, Stack] = field(default_factory=dict)
+
+    @property
+    def constants(self) -> tuple[Const | Stack, ...]:
+        """All that values called ``@name`` may be."""
+        return *self.consts.values(), *self.stacks.values()
 
     def constant(self, name: str) -> Const | Stack | None:
         """What ``@name`` is as a value, where it is one."""

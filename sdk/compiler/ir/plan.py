@@ -24,6 +24,7 @@ __all__ = [
     "Role",
     "Split",
     "Wait",
+    "in_turns",
     "named",
     "walk_plan",
 ]
@@ -194,6 +195,14 @@ def walk_plan(body: tuple[PlanStmt, ...]) -> Iterator[PlanStmt]:
         yield stmt
         if isinstance(stmt, Repeat):
             yield from walk_plan(stmt.body)
+
+
+def in_turns(plan: Plan) -> Iterator[tuple[PlanCall | Copy, int]]:
+    """The calls and copies as ``walk_plan`` has them, each with the turns that it runs in."""
+    for stmt in plan.body:
+        turned = isinstance(stmt, Repeat) and stmt.carry is not None and isinstance(stmt.hi, int)
+        count = stmt.hi if turned and isinstance(stmt, Repeat) and isinstance(stmt.hi, int) else 1
+        yield from ((one, count) for one in walk_plan((stmt,)) if isinstance(one, PlanCall | Copy))
 
 
 def named(stmt: PlanStmt) -> tuple[str, ...]:

@@ -120,8 +120,7 @@ def _share_consts(module: Module) -> Module:
     """Constants that are equal but for their names become one."""
     first: dict[object, Const | Stack] = {}
     env: dict[str, str] = {}
-    held: list[Const | Stack] = [*module.consts.values(), *module.stacks.values()]
-    for const in held:
+    for const in module.constants:
         turns = const.turns if isinstance(const, Stack) else None
         same = first.setdefault((const.type, const.layout, turns, const.digest), const)
         if same is not const:

@@ -39,8 +39,8 @@ __all__ = ["Inline", "inlined"]
 
 @dataclass(frozen=True)
 class Inline:
-    """Puts the body of a graph in the place of each call of it without replicas and turns; graphs that nothing calls any
-    more go, but for entries. Dims that the called graph computes get names of their own at each call."""
+    """Puts the body of a graph in the place of each call of it without replicas and turns; graphs that nothing calls
+    any more go, but for entries. Dims that the called graph computes get names of their own at each call."""
 
     name = "inline"
 

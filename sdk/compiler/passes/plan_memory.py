@@ -20,7 +20,7 @@ from sdk.compiler.memory.stream.net import Net
 from sdk.compiler.memory.stream.segments import Segmenter
 from sdk.compiler.memory.stream.weigh import whole
 from sdk.compiler.memory.turns import Turns
-from sdk.compiler.passes.turns import in_turns
+from sdk.compiler.passes.turns import flattened
 from sdk.errors import BuildError
 
 __all__ = ["PlanMemory"]
@@ -66,7 +66,7 @@ class PlanMemory:
         plans = {}
         for graph in module.graphs.values():
             if graph.entry:
-                laid = self._plan(module, *in_turns(module, graph))
+                laid = self._plan(module, *flattened(module, graph))
                 plans[graph.name] = laid.plan
                 module = replace(module, loops={**module.loops, **laid.loops})
         plans = {**module.plans, **plans}

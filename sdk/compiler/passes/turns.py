@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sdk.budget import Budget
-from sdk.compiler.ir.graph import Call, Graph, MatchCast, Node, Value, fresh_name, node_outs
+from sdk.compiler.ir.graph import Call, Graph, MatchCast, Node, Value, fresh_name, map_args, map_outs, node_outs
 from sdk.compiler.ir.module import Module
 from sdk.compiler.memory.turns import Turns, carried
 from sdk.compiler.passes.inline import inlined
 
-__all__ = ["called_in_turns", "in_turns"]
+__all__ = ["called_in_turns", "flattened"]
 
 
 def called_in_turns(graph: Graph) -> bool:
@@ -22,8 +22,9 @@ def called_in_turns(graph: Graph) -> bool:
     return any(isinstance(n, Call) and n.turns != 1 for n in graph.body)
 
 
-def in_turns(module: Module, graph: Graph) -> tuple[Graph, tuple[Turns, ...]]:
-    """The graph with the nodes of what it calls in turns, and which those are; itself where it does not.
+def flattened(module: Module, graph: Graph) -> tuple[Graph, tuple[Turns, ...]]:
+    """The graph with the nodes of what it calls in turns, and which those are; itself where it does not. Their values
+    are called the same whatever their order is.
 
     Raises:
         BuildError: a call does not fit its graph.
@@ -44,6 +45,15 @@ def in_turns(module: Module, graph: Graph) -> tuple[Graph, tuple[Turns, ...]]:
         counts.append(node.turns)
         begins.add(came.name)
         ends.add(goes.name)
-    flat = inlined(replace(graph, body=tuple(body)), module.graphs, Budget())
+    called = {n.callee: _apart(module.graphs[n.callee]) for n in graph.body if isinstance(n, Call) and n.turns != 1}
+    flat = inlined(replace(graph, body=tuple(body)), called, Budget())
     steps = [[k for k, n in enumerate(flat.body, 1) if any(v.name in s for v in node_outs(n))] for s in (begins, ends)]
     return flat, tuple(Turns(n, a, b) for n, a, b in zip(counts, *steps, strict=True))
+
+
+def _apart(graph: Graph) -> Graph:
+    """The graph with its own name before those of its values, which then are none of its caller's."""
+    env = {v.name: replace(v, name=f"{graph.name}_{v.name}") for v in graph.values()}
+    body = tuple(map_outs(map_args(node, env), env) for node in graph.body)
+    results = tuple(v if v.const else env[v.name] for v in graph.results)
+    return replace(graph, params=tuple(env[p.name] for p in graph.params), body=body, results=results)

@@ -34,7 +34,8 @@ class _Group:
 def by_rows(plan: Plan) -> bool:
     """Whether parts of buffers come and go, so that only a run tells what is in use when: rows, or what a call reads
     and writes its result over."""
-    if any(isinstance(s, Repeat) and s.carry is None for s in plan.body) or any(b.ring is not None for b in plan.buffers):
+    rows = any(isinstance(s, Repeat) and s.carry is None for s in plan.body)
+    if rows or any(b.ring is not None for b in plan.buffers):
         return True
     if plan.dims:
         return False  # no call of such a plan writes over what it reads

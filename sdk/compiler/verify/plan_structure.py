@@ -129,7 +129,8 @@ class _Structure:
             return
         turns = [v.expr * stack.stride for v in free_vars(buffer.offset) if (v.lo, v.hi) == (0, stack.turns - 1)]
         if buffer.offset not in turns:
-            yield f", {buffer.name}", f"its {stack.turns} arrays are {stack.stride} bytes apart, its place is {buffer.offset}"
+            where, apart = f", {buffer.name}", f"its {stack.turns} arrays are {stack.stride} bytes apart"
+            yield where, f"{apart}, its place is {buffer.offset}"
 
     def _in_view(self, buffer: PlanBuffer) -> bool:
         """Whether it is a view that starts where what it views does: every run is checked for equal bytes."""

@@ -37,10 +37,8 @@ def print_module(module: Module) -> str:
     """The text of a module: ``parse_module(print_module(m), collect_blobs(m)) == m``."""
     types = TypePrinter()
     constants = Scope()
-    for const in module.consts.values():
+    for const in module.constants:
         constants.values[f"@{const.name}"] = const.type
-    for stack in module.stacks.values():
-        constants.values[f"@{stack.name}"] = stack.type
     lines = [f"module {bare_name(module.name)} {module.stage}"]
     lines += _section([_const(c, types) for c in module.consts.values()])
     lines += _section([_stack(s, types) for s in module.stacks.values()])
