@@ -23,7 +23,8 @@ def unrolled(module: Module) -> Module:
     """The planned module without turns, whose constants and states are one for each turn; itself where it has none."""
     if not any(_is_turned(s) for p in module.plans.values() for s in p.body):
         return module
-    taken = {*module.consts, *module.stacks, *module.states} | {b.name for p in module.plans.values() for b in p.buffers}
+    taken = {c.name for c in module.constants} | {*module.states}
+    taken |= {b.name for p in module.plans.values() for b in p.buffers}
     names: dict[tuple[str, int], str] = {}
     turns = {s.name: s.turns for s in module.stacks.values()} | {s.name: s.turns for s in module.states.values()}
     for name, count in turns.items():

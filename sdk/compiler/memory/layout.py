@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import combinations, count
 from typing import Literal
 
 from sdk.compiler.analysis.match import match_types
@@ -28,7 +28,15 @@ from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Repeat, Role, Split
 from sdk.compiler.ir.types import U8, TensorType
 from sdk.compiler.memory.planner import placements, plan_offsets
-from sdk.compiler.memory.problem import Block, Placement, Separation, live_profile, lower_bound, overlapping
+from sdk.compiler.memory.problem import (
+    Block,
+    Placement,
+    Separation,
+    fixed_first,
+    live_profile,
+    lower_bound,
+    overlapping,
+)
 from sdk.compiler.memory.rings import RowKernels, stored_bytes
 from sdk.compiler.memory.scaled import Scaled, scaled
 from sdk.compiler.memory.scaled_choice import best_scaled
@@ -76,7 +84,8 @@ def lay_out(
 ) -> Laid:
     """The plan of an entry of a scheduled module for so many threads; offsets are numbers, with each size at its
     maximum over the dims, or "scaled" with the dims. ``segments`` (none: every node whole) say which nodes run row by
-    row; only a graph without dims has any. ``turns`` are the nodes that run in turns; a graph with these has no segments.
+    row; only a graph without dims has any. ``turns`` are the nodes that run in turns; where there are some there are no
+    segments.
 
     Raises:
         BuildError: the graph is not fully lowered, or a size has no bound.
@@ -124,6 +133,8 @@ class _Layout:
         self.ring_of: dict[str, int] = {}  # buffer -> rows kept
         states = {s.name: s.type for s in module.states.values()}
         self.sharing = share_bytes(graph, module.loops, states, io, self._may_take, turns)
+        if self._floor_meets():
+            self.sharing = share_bytes(graph, module.loops, states, io, self._may_take, turns, meet=False)
         self.kernels = RowKernels(set(module.loops))
         self.calls = count()  # numbers for them
         self.repeat_vars = {v.name for v in (*self.entry_dims, *fresh_dims(graph))}  # and of dims
@@ -154,6 +165,11 @@ class _Layout:
         for value in (*(r for r in self.graph.results if not r.const), *self.graph.values()):
             if value.name not in self.names:
                 self.names[value.name] = fresh_name(value.name, self.taken)
+
+    def _floor_meets(self) -> bool:
+        """Whether values that turns carry are in use at the same time, so that not all of them lie at the bottom."""
+        held = {id(s): s for pair in self.sharing.met for s in map(self.sharing.storage.__getitem__, pair)}.values()
+        return any(a.born <= b.last and b.born <= a.last for a, b in combinations(held, 2))
 
     def _may_take(self, step: int, out: str, arg: str) -> bool:
         """Whether a result may be written over an argument that dies: in a stream, where its rows were checked."""
@@ -463,10 +479,14 @@ class _Layout:
     # --- places ----------------------------------------------------------------------------------------
 
     def _finish(self, outputs: tuple[str, ...]) -> Laid:
-        blocks = tuple(self.blocks.values())
+        floor = {self.block_of[self.names[v]] for pair in self.sharing.met for v in pair}
+        blocks = tuple(replace(b, fixed=0) if b.name in floor else b for b in self.blocks.values())
         separations: tuple[Separation, ...] | None = None
         if self.scaled:
-            placement = best_scaled(placements(blocks), blocks, self.sizes)
+            found = placements(blocks)
+            placement = best_scaled(found, blocks, self.sizes)
+            if floor:
+                placement = min((fixed_first(blocks, placement), *found), key=lambda p: p.peak)
             closed_form = scaled(blocks, self.sizes, placement, self.dims)
             fullest = _fullest(blocks)
         elif self.segments:

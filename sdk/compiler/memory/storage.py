@@ -63,7 +63,8 @@ class Sharing:
 
     ``alias``: the value whose bytes a view sees or an in-place result takes over. ``direct_reads`` and
     ``direct_writes``: steps of state accesses that need no copy. ``copied_results``: positions in the results
-    that need bytes of their own. ``renames``: views without any difference.
+    that need bytes of their own. ``renames``: views without any difference. ``met``: what a turn begins with and what
+    the one before made, never in use at once, are to lie at one place.
     """
 
     storage: dict[str, Storage]
@@ -72,6 +73,7 @@ class Sharing:
     direct_writes: set[int] = field(default_factory=set)
     copied_results: set[int] = field(default_factory=set)
     renames: set[str] = field(default_factory=set)
+    met: list[tuple[str, str]] = field(default_factory=list)
 
     def of(self, value: Value) -> Storage:
         """The storage of a value."""
@@ -94,6 +96,7 @@ def share_bytes(
     io: Io,
     takes: Takes | None = None,
     turns: tuple[Turns, ...] = (),
+    meet: bool = True,
 ) -> Sharing:
     """Decides views, results, state accesses and in-place results of a scheduled graph.
 
@@ -105,6 +108,7 @@ def share_bytes(
         takes: whether the value that step k makes (first name) may have the bytes of an argument that dies there
             (second name); by default where the accesses of the call allow it.
         turns: the nodes that run in turns.
+        meet: whether what a turn makes of the value that turns carry may lie where that lay, else it is copied there.
 
     Raises:
         BuildError: an op that was not lowered, a call of a graph, or a view whose size cannot be proved.
@@ -114,7 +118,7 @@ def share_bytes(
         _kept(out, span)
     _results(graph, out, io)
     _states(graph, out, loops, states, marks(turns))
-    _take_over(graph, out, loops, takes, turns)
+    _take_over(graph, out, loops, takes, turns, meet)
     return out
 
 
@@ -272,13 +276,14 @@ def _replaces(node: Node, new: Storage, old: Storage, loops: Mapping[str, Loops]
 
 
 def _take_over(
-    graph: Graph, out: Sharing, loops: Mapping[str, Loops], takes: Takes | None, turns: Sequence[Turns]
+    graph: Graph, out: Sharing, loops: Mapping[str, Loops], takes: Takes | None, turns: Sequence[Turns], meet: bool
 ) -> None:
     """Lets results of calls take the bytes of arguments that die there, where the accesses allow it."""
     begins, ends = {t.first: t for t in turns}, {t.last: t for t in turns}
+    carried = {goes.name: begun for t in turns if meet for begun, goes in (_carried(graph, t),)}
     for step, node in enumerate(graph.body, 1):
         if step in ends:
-            _next_turn(graph, out, ends[step])
+            _next_turn(graph, out, ends[step], meet)
             continue
         if not isinstance(node, Call) or node.kind != "loops":
             continue
@@ -286,6 +291,8 @@ def _take_over(
             new = out.of(value)
             if new.memory == "state" or new.born != step:
                 continue
+            if any(name in carried and out.of(carried[name]).last < step for name in new.values):
+                continue  # it lies where the carried value was
             for arg in node.args:
                 old = out.of(arg)
                 dies = old.memory == "arena" and old.last == step and not any(v.name in old.values for v in node.outs)
@@ -297,12 +304,20 @@ def _take_over(
                     break
 
 
-def _next_turn(graph: Graph, out: Sharing, span: Turns) -> None:
-    """The carried value goes where it was when the turn began; it may be there already."""
-    (begun,) = node_outs(graph.body[span.first - 1])
-    (last,), (then,) = node_args(graph.body[span.last - 1]), node_outs(graph.body[span.last - 1])
-    home, new = out.of(begun), out.of(then)
-    out.alias[then.name] = last.name if out.of(last) is home else begun.name
+def _carried(graph: Graph, span: Turns) -> tuple[Value, Value]:
+    """What a turn begins with, and what the next one does."""
+    return node_outs(graph.body[span.first - 1])[0], node_args(graph.body[span.last - 1])[0]
+
+
+def _next_turn(graph: Graph, out: Sharing, span: Turns, meet: bool) -> None:
+    """The carried value goes where it was when the turn began: it may be there already, or be made there."""
+    begun, last = _carried(graph, span)
+    (then,) = node_outs(graph.body[span.last - 1])
+    home, made, new = out.of(begun), out.of(last), out.of(then)
+    if meet and made is not home and (made.memory, made.origin) == ("arena", "call") and made.born > home.last:
+        out.met.append((begun.name, last.name))
+        home = made
+    out.alias[then.name] = last.name if made is home else begun.name
     _merge(out, home, new)
     new.users.append(span.last)
 

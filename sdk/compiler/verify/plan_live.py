@@ -114,10 +114,10 @@ class Live:
         for name in self.plan.outputs:
             use(name, self.end)
         for repeat, (first, done) in zip((s for s in self.plan.body if isinstance(s, Repeat)), self.spans, strict=True):
-            for name in named(repeat):
-                use(name, done)
-            for at in spans.values():
-                if min(at) < first <= max(at):
+            into, gone = (self.root(self.by_name[name]).name for name in named(repeat))
+            use(gone, done)
+            for root, at in spans.items():
+                if root != into and min(at) < first <= max(at):
                     at.append(done)
         members: dict[str, list[PlanBuffer]] = {}
         for b in self.plan.buffers:
