@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from sdk.codegen_c.base import EmitOptions
-from sdk.codegen_c.unrolled import unrolled
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Repeat
@@ -52,7 +51,6 @@ def launches(
     if module.states:
         why, hint = "a list of launches has no place for them", "without --backend the model is printed as C, which has"
         raise BuildError(f"{module.name} keeps states between runs: {', '.join(module.states)}", why=why, hint=hint)
-    module = unrolled(module)
     weights = _weights(module)
     records = {
         "schema": 1,

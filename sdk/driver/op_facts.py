@@ -9,10 +9,11 @@ from sdk.compiler.analysis.unify import unify
 from sdk.compiler.analysis.work import macs
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Copy, Plan, PlanCall, in_turns
+from sdk.compiler.ir.plan import Copy, Plan, PlanCall, Repeat, in_turns
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.passes.turns import flattened
+from sdk.compiler.passes.unroll_turns import UnrollTurns
 from sdk.compiler.sym import Dim, free_vars, max_value, substitute
 from sdk.driver.built import OpFacts
 
@@ -25,7 +26,11 @@ def op_facts(planned: Module, fused: Module) -> Mapping[str, tuple[OpFacts, ...]
 
 
 def _facts(planned: Module, plan: Plan, fused: Module) -> Iterator[OpFacts]:
-    flat, _ = flattened(fused, fused.graphs[plan.name])
+    graph = fused.graphs[plan.name]
+    if any(isinstance(s, Repeat) and s.carry is not None for s in plan.body):
+        flat, _ = flattened(fused, graph)
+    else:
+        flat = UnrollTurns().run(fused).graphs[plan.name]
     makers = {v.name: node for node in flat.body if isinstance(node, Call) for v in node.outs}
     rows = {row.step: row for row in plan_summary(planned, plan).timeline}
     effects = Effects(planned, plan)

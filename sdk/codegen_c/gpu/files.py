@@ -27,7 +27,6 @@ from sdk.codegen_c.gpu.steps import (
     scratch_bytes,
     steps_of,
 )
-from sdk.codegen_c.unrolled import unrolled
 from sdk.compiler.ir.module import Module
 from sdk.errors import BuildError
 from sdk.resources import data_dir
@@ -50,7 +49,6 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     Raises:
         BuildError: a plan is not recorded, or what the C backend raises.
     """
-    module = unrolled(module)
     api = Interface(module, prefix, options)
     weights = collect_file(module, prefix) if options.weights_file else collect(module, prefix)
     places = constants(weights)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from sdk.codegen_c.gpu.kernels import kernels
 from sdk.codegen_c.gpu.live import live_of
 from sdk.codegen_c.gpu.steps import aligned_of, functions_of
-from sdk.codegen_c.unrolled import unrolled
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import print_module
 from sdk.compiler.machines.gpus.lookup import gpu_for
@@ -18,7 +17,6 @@ __all__ = ["listing"]
 def listing(module: Module, gpu: str) -> str:
     """The kernels of a planned module with their launches, then what has none and why; ``gpu`` is a row of
     ``machines.gpus``."""
-    module = unrolled(module)
     functions = functions_of(module)
     live = {} if gpu_for(gpu).interface == "webgpu" else live_of(module, functions)
     made = kernels(functions, module.name, gpu, aligned_of(module), live=live)

@@ -22,7 +22,6 @@ from sdk.codegen_c.gpu.kernels import Code, Kernels
 from sdk.codegen_c.gpu.run import PROOF_STEPS, GpuRunPrinter
 from sdk.codegen_c.gpu.steps import ARENA, STATE, Constants, Step, constants, scratch_bytes, steps_of
 from sdk.codegen_c.js import js_dim
-from sdk.codegen_c.unrolled import unrolled
 from sdk.codegen_c.wgsl.kernel import Kernel, make_kernel
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall
@@ -54,7 +53,6 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     """
     if options.weights_file:
         raise BuildError("weights in a file have no part in a page on WebGPU", hint="leave out --weights, or --gpu")
-    module = unrolled(module)
     made = made_kernels(module, prefix, options)
     plain = replace(options, gpu="")
     api, weights = Interface(module, prefix, plain), collect(module, prefix)

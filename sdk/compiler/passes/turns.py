@@ -14,7 +14,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.memory.turns import Turns, carried
 from sdk.compiler.passes.inline import inlined
 
-__all__ = ["called_in_turns", "flattened"]
+__all__ = ["apart", "called_in_turns", "flattened"]
 
 
 def called_in_turns(graph: Graph) -> bool:
@@ -45,15 +45,16 @@ def flattened(module: Module, graph: Graph) -> tuple[Graph, tuple[Turns, ...]]:
         counts.append(node.turns)
         begins.add(came.name)
         ends.add(goes.name)
-    called = {n.callee: _apart(module.graphs[n.callee]) for n in graph.body if isinstance(n, Call) and n.turns != 1}
+    found = {n.callee for n in graph.body if isinstance(n, Call) and n.turns != 1}
+    called = {name: apart(module.graphs[name], name) for name in found}
     flat = inlined(replace(graph, body=tuple(body)), called, Budget())
     steps = [[k for k, n in enumerate(flat.body, 1) if any(v.name in s for v in node_outs(n))] for s in (begins, ends)]
     return flat, tuple(Turns(n, a, b) for n, a, b in zip(counts, *steps, strict=True))
 
 
-def _apart(graph: Graph) -> Graph:
-    """The graph with its own name before those of its values, which then are none of its caller's."""
-    env = {v.name: replace(v, name=f"{graph.name}_{v.name}") for v in graph.values()}
+def apart(graph: Graph, name: str) -> Graph:
+    """The graph with ``name`` before those of its values, which then are none of its caller's."""
+    env = {v.name: replace(v, name=f"{name}_{v.name}") for v in graph.values()}
     body = tuple(map_outs(map_args(node, env), env) for node in graph.body)
     results = tuple(v if v.const else env[v.name] for v in graph.results)
     return replace(graph, params=tuple(env[p.name] for p in graph.params), body=body, results=results)
