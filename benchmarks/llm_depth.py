@@ -2,7 +2,7 @@
 
     python benchmarks/llm_depth.py [--layers 4,32,64] [--rounds N] [--gpu INTERFACE]
 
-Models are of the family Llama, 64 numbers a layer, with random weights, so that these take no time. Processor time is that
+Models are of the family Llama, 64 numbers a layer, with random weights that take no time. Processor time is that
 of this process and of the compilers it starts, the least of the rounds; a model of other sizes is built before.
 """
 

@@ -44,7 +44,7 @@ def test_a_model_in_groups(format: str, tmp_path: Path) -> None:
     session = Interpreted(replace(checkpoint, weights=packed), 32, 8)
     found, want = (s.run("verify", ids) for s in (session, Interpreted(replace(checkpoint, weights=plain), 32, 8)))
     assert np.abs(found - want).max() < 0.03 * np.abs(want).max()
-    held = session.module.consts["blk.0.attn_q.weight"].data
+    (held, *_) = session.module.stacks["blk.0.attn_q.weight"].arrays
     np.testing.assert_array_equal(held, packed["blk.0.attn_q.weight"].data)
 
 
