@@ -63,7 +63,7 @@ def check_fits(
         )
     what = next((name for name in ("flash", "external flash") if name in short), None)
     if what is not None:
-        sizes = sorted(((c.data.nbytes, f"@{c.name}") for c in module.consts.values()), reverse=True)
+        sizes = sorted(((c.nbytes, f"@{c.name}") for c in module.constants), reverse=True)
         largest = ", ".join(f"{name} {size:,} bytes" for size, name in sizes[:SHOWN])
         need = report.flash_bytes if what == "flash" else report.external_bytes
         raise BuildError(

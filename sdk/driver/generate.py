@@ -166,7 +166,7 @@ def measure(job: Job, memory: str, plan: Planner = compiled) -> tuple[Module, Bu
 def _constants(module: Module) -> int:
     """Bytes of the constants that operators take."""
     taken = {v.name for graph in module.graphs.values() for n in graph.body for v in node_args(n) if v.const}
-    return sum(module.consts[name].data.nbytes for name in taken)
+    return sum(const.nbytes for name in taken if (const := module.constant(name)) is not None)
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,8 @@ def region_bytes(module: Module, kind: RegionKind) -> dict[str, int]:
 def constant_bytes(module: Module) -> int:
     """Bytes of the constants of a planned module: equal ones are one array."""
     used = {b.name for plan in module.plans.values() for b in plan.buffers if b.role == "const"}
-    return sum({(c.type.dtype, c.digest): c.data.nbytes for c in module.consts.values() if c.name in used}.values())
+    held = [const for name in used if (const := module.constant(name)) is not None]
+    return sum({(c.type.dtype, len(c.arrays), c.digest): c.nbytes for c in held}.values())
 
 
 def _report(job: Job, module: Module, sizes: _Sizes, context: int) -> BuildReport:

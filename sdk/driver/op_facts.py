@@ -9,9 +9,11 @@ from sdk.compiler.analysis.unify import unify
 from sdk.compiler.analysis.work import macs
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Copy, Plan, PlanCall, walk_plan
+from sdk.compiler.ir.plan import Copy, Plan, PlanCall, Repeat, in_turns
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.report import plan_summary
+from sdk.compiler.passes.turns import flattened
+from sdk.compiler.passes.unroll_turns import UnrollTurns
 from sdk.compiler.sym import Dim, free_vars, max_value, substitute
 from sdk.driver.built import OpFacts
 
@@ -24,11 +26,15 @@ def op_facts(planned: Module, fused: Module) -> Mapping[str, tuple[OpFacts, ...]
 
 
 def _facts(planned: Module, plan: Plan, fused: Module) -> Iterator[OpFacts]:
-    makers = {v.name: node for node in fused.graphs[plan.name].body if isinstance(node, Call) for v in node.outs}
+    graph = fused.graphs[plan.name]
+    if any(isinstance(s, Repeat) and s.carry is not None for s in plan.body):
+        flat, _ = flattened(fused, graph)
+    else:
+        flat = UnrollTurns().run(fused).graphs[plan.name]
+    makers = {v.name: node for node in flat.body if isinstance(node, Call) for v in node.outs}
     rows = {row.step: row for row in plan_summary(planned, plan).timeline}
     effects = Effects(planned, plan)
-    steps = (stmt for stmt in walk_plan(plan.body) if isinstance(stmt, PlanCall | Copy))
-    for step, stmt in enumerate(steps, 1):
+    for step, (stmt, turns) in enumerate(in_turns(plan), 1):
         if isinstance(stmt, Copy):
             continue
         made = [name for name, mode in effects.arguments(stmt) if mode != "read"]
@@ -40,8 +46,8 @@ def _facts(planned: Module, plan: Plan, fused: Module) -> Iterator[OpFacts]:
             name=stmt.callee,
             kind=re.sub(r"_\d+(?=_|$)", "", kind),
             source_ops=" + ".join(stmt.ops),
-            macs=_counted(plan, 0 if node is None else _macs(plan, fused, node)),
-            bytes=_counted(plan, _moved(plan, stmt)),
+            macs=_counted(plan, 0 if node is None else turns * _macs(plan, fused, node)),
+            bytes=_counted(plan, turns * _moved(plan, stmt)),
             live_bytes=rows[step].live_bytes,
         )
 

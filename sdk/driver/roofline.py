@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sdk.boards import Board, Fastest
-from sdk.compiler.ir.plan import Plan, PlanCall, walk_plan
+from sdk.compiler.ir.plan import Plan, PlanCall, in_turns
 from sdk.compiler.sym import evaluate, max_value
 from sdk.driver.dims import check_at
 from sdk.driver.files import read_model_file
@@ -147,10 +147,11 @@ def _work(plans: Compiled, at: Mapping[str, int]) -> list[_Work]:
     for name, facts in op_facts(plans.module, plans.fused).items():
         plan = plans.module.plans[name]
         values = {v: at.get(v.name, v.most) for v in plan.dims}
-        calls = {stmt.index: stmt for stmt in walk_plan(plan.body) if isinstance(stmt, PlanCall)}
+        calls = {stmt.index: (stmt, turns) for stmt, turns in in_turns(plan) if isinstance(stmt, PlanCall)}
         for op in facts:
-            floats, constants = _operands(plan, calls[op.index])
-            out.append(_Work(evaluate(op.macs, values), floats, constants))
+            call, turns = calls[op.index]
+            floats, constants = _operands(plan, call)
+            out.append(_Work(evaluate(op.macs, values), floats, constants * turns))
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.verify.module import check
+from sdk.errors import BuildError
 from sdk.graph.entry import Entry
 from sdk.graph.shared import Shared
 
@@ -21,6 +22,7 @@ class ModuleBuilder(Shared):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.entries: dict[str, Entry] = {}
+        self.parts: dict[str, Entry] = {}
 
     def entry(self, name: str) -> Entry:
         """A new entry, a function that a device can run; a context manager only to set its code apart.
@@ -28,9 +30,23 @@ class ModuleBuilder(Shared):
         Raises:
             BuildError: the name is taken.
         """
-        self.claim(name, self.entries, "entry")
+        self.claim(name, {**self.entries, **self.parts}, "entry")
         self.entries[name] = Entry(name, self)
         return self.entries[name]
+
+    def part(self, name: str, turns: int) -> Entry:
+        """A function that entries run ``turns`` times in a row, ``Entry.turns``: it has one output, of the type of its
+        first input, which that is in the next turn. Of ``stack`` and of states with turns each turn has its own. It is
+        compiled once, however many turns there are.
+
+        Raises:
+            BuildError: the name is taken, or there are fewer than two turns.
+        """
+        self.claim(name, {**self.entries, **self.parts}, "part")
+        if turns < 2:
+            raise BuildError(f"{turns} turns", where=f"part {name}", hint="what runs once is not a part")
+        self.parts[name] = Entry(name, self, turns)
+        return self.parts[name]
 
     def module(self) -> Module:
         """What was built, verified; give it to ``sdk.compile``.
@@ -38,7 +54,8 @@ class ModuleBuilder(Shared):
         Raises:
             BuildError: there is no entry, one has no output, or a finding of the verifier.
         """
-        graphs = {name: entry.graph() for name, entry in self.entries.items()}
-        module = Module(self.name, "imported", dict(self.consts), dict(self.states), graphs)
+        graphs = {name: entry.graph() for name, entry in (self.entries | self.parts).items()}
+        states = dict(self.states)
+        module = Module(self.name, "imported", dict(self.consts), states, graphs, stacks=dict(self.stacks))
         check(module, ops)
         return module

@@ -41,12 +41,13 @@ class Entry:
     """A function of tensors under construction. Each op of the registry is a method: ``e.softmax(x)``,
     ``e.matmul(a, b, trans_b=True)``, ``e.not_(x)`` where Python keeps the name for itself."""
 
-    def __init__(self, name: str, builder: Shared) -> None:
-        self.name, self.builder = name, builder
+    def __init__(self, name: str, builder: Shared, turns: int = 1) -> None:
+        self.name, self.builder, self._turns = name, builder, turns
         self._params: list[Value] = []
         self._body: list[Node] = []
         self._outputs: dict[str, Value] = {}
         self._names: set[str] = set()
+        self._called: set[Var] = set()  # dims of the parts
 
     def __enter__(self) -> Entry:
         return self
@@ -130,6 +131,28 @@ class Entry:
         self._body.append(Call(outs, "op", callee, values, set_to, source=callee))
         return tuple(Tensor(o, self) for o in outs)
 
+    def turns(self, part: Entry, value: Tensor, *others: Tensor) -> Tensor:
+        """``value`` after all turns of a part, of which each begins with what the one before gave; ``others`` are its
+        further inputs, the same in each.
+
+        Raises:
+            BuildError: the part is of another module or runs once, or these are not its inputs.
+        """
+        given = tuple(map(self._mine, (value, *others)))
+        graph = part.graph()
+        where = f"entry {self.name}: turns of {part.name}"
+        if part.builder is not self.builder or part._turns == 1:
+            raise BuildError(f"{part.name} is no part of this module", where=where)
+        if [p.type for p in graph.params] != [v.type for v in given]:
+            have, want = (", ".join(show(v.type) for v in values) for values in (given, graph.params))
+            raise BuildError(f"its inputs are {want}, given are {have}", where=where)
+        if [r.type for r in graph.results] != [value.value.type]:
+            raise BuildError("a part has one output, of the type of its first input", where=where)
+        out = Value(fresh_name(part.name, self._names), value.value.type)
+        self._body.append(Call((out,), "graph", part.name, given, source=part.name, turns=part._turns))
+        self._called |= set(graph.dims)
+        return Tensor(out, self)
+
     def scalar(self, value: Scalar, dtype: DType) -> Tensor:
         """A tensor of rank 0: a constant, or a dim as it is at run time.
 
@@ -147,7 +170,8 @@ class Entry:
         same = (c for c in consts.values() if c.type == TensorType(dtype, ()) and c.data.tobytes() == data.tobytes())
         found = next(same, None)
         if found is None:
-            return self.builder.const(fresh_name("scalar", {*consts, *self.builder.states}), data)
+            taken = {*consts, *self.builder.stacks, *self.builder.states}
+            return self.builder.const(fresh_name("scalar", taken), data)
         return Tensor(Value(found.name, found.type, const=True), None)
 
     def read(self, state: StateRef) -> Tensor:
@@ -203,7 +227,8 @@ class Entry:
         if not self._outputs:
             raise BuildError("no output", where=f"entry {self.name}", hint="e.output(NAME, value)")
         ports = {p.name for p in self._params} | self._outputs.keys()
-        if shared := sorted(ports & (self.builder.consts.keys() | self.builder.states.keys())):
+        named = self.builder.consts.keys() | self.builder.stacks.keys() | self.builder.states.keys()
+        if shared := sorted(ports & named):
             raise BuildError(f"{shared[0]!r} is a constant or state too", where=f"entry {self.name}")
         names = {value.name: name for name, value in self._outputs.items()}
         taken = {*names.values(), *(n for n in self._names if n not in names)}
@@ -211,11 +236,11 @@ class Entry:
         names |= {name: fresh_name(f"{name}_2", taken) for name in sorted(clash)}
         body = tuple(_renamed(self._body, names))
         results = tuple(replace(v, name=name) for name, v in self._outputs.items())
-        return Graph(self.name, self._dims(body), tuple(self._params), body, results)
+        return Graph(self.name, self._dims(body), tuple(self._params), body, results, entry=self._turns == 1)
 
     def _dims(self, body: tuple[Node, ...]) -> tuple[Var, ...]:
         """The dims that a caller gives, in the order of the module: all but those that the body finds."""
-        given = {v for p in self._params for d in p.type.shape for v in free_vars(d)}
+        given = {v for p in self._params for d in p.type.shape for v in free_vars(d)} | self._called
         found: set[Var] = set()
         for node in body:
             brought = {v for o in node_outs(node) for d in o.type.shape for v in free_vars(d)}
@@ -231,7 +256,7 @@ class Entry:
     def _mine(self, value: Tensor) -> Value:
         if value.entry is not None and value.entry is not self:
             raise BuildError(f"{value} is of entry {value.entry.name}", where=f"entry {self.name}")
-        if value.value.const and self.builder.consts.get(value.value.name) is None:
+        if value.value.const and value.value.name not in {**self.builder.consts, **self.builder.stacks}:
             raise BuildError(f"{value} is of another module", where=f"entry {self.name}")
         return value.value
 
@@ -249,6 +274,8 @@ def _renamed(body: Iterable[Node], names: dict[str, str]) -> Iterator[Node]:
         outs = tuple(replace(o, name=names.get(o.name, o.name)) for o in node_outs(new))
         env |= {old.name: out for old, out in zip(node_outs(node), outs, strict=True)}
         match new:
+            case Call(kind="graph"):
+                yield replace(new, outs=outs)
             case Call():
                 yield replace(new, outs=outs, source=" ".join(dict.fromkeys((new.callee, outs[0].name))))
             case ReadState() | MatchCast():

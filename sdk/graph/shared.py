@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.module import Const, State
+from sdk.compiler.ir.module import Const, Stack, State
 from sdk.compiler.ir.types import DType, TensorType, dtype_of
 from sdk.compiler.sym import Dim, Expr, Var
 from sdk.errors import BuildError
@@ -38,6 +38,7 @@ class Shared:
         self.name = name
         self.dims: dict[str, Var] = {}
         self.consts: dict[str, Const] = {}
+        self.stacks: dict[str, Stack] = {}
         self.states: dict[str, State] = {}
 
     def dim(self, name: str, lo: int, hi: int, multiple: int = 1) -> Expr:
@@ -57,10 +58,26 @@ class Shared:
         Raises:
             BuildError: the name is taken, or the element type is not supported.
         """
-        self.claim(name, {**self.consts, **self.states}, "constant")
+        self.claim(name, self._named(), "constant")
         array = np.asarray(data)
         kind = dtype or dtype_of(array, where=f"constant {name}")
         made = self.consts[name] = Const(name, TensorType(kind, array.shape), array.astype(kind.numpy))
+        return Tensor(Value(name, made.type, const=True), None)
+
+    def stack(self, name: str, arrays: Sequence[ArrayLike], dtype: DType | None = None) -> Tensor:
+        """A constant of a part (``ModuleBuilder.part``) that runs in as many turns as there are arrays, all of one
+        shape: of each turn the next one.
+
+        Raises:
+            BuildError: the name is taken, there are no arrays, they differ, or the element type is not supported.
+        """
+        self.claim(name, self._named(), "constant")
+        found = [np.asarray(array) for array in arrays]
+        if not found or any((a.shape, a.dtype) != (found[0].shape, found[0].dtype) for a in found):
+            raise BuildError("a stack has arrays of one type and shape, at least one", where=f"constant {name}")
+        kind = dtype or dtype_of(found[0], where=f"constant {name}")
+        held = tuple(a.astype(kind.numpy, copy=False) for a in found)
+        made = self.stacks[name] = Stack(name, TensorType(kind, found[0].shape), held)
         return Tensor(Value(name, made.type, const=True), None)
 
     def state(
@@ -72,6 +89,7 @@ class Shared:
         init: int | Tensor | None = 0,
         layout: Literal["plain", "ring"] = "plain",
         axis: int = 0,
+        turns: int = 1,
     ) -> StateRef:
         """A tensor that keeps its contents from run to run.
 
@@ -83,17 +101,22 @@ class Shared:
                 only what was written is used: a reset takes no time then.
             layout: "ring" lets rows be written at any position: they lie modulo the extent of ``axis``.
             axis: the axis that ``at`` of ``Entry.write`` counts on.
+            turns: of the part that uses it (``ModuleBuilder.part``): each of its turns has one of its own.
 
         Raises:
             BuildError: the name is taken, or there is no such axis.
         """
-        self.claim(name, {**self.consts, **self.states}, "state")
+        self.claim(name, self._named(), "state")
         type_ = TensorType(dtype, tuple(shape))
         if not 0 <= axis < max(type_.rank, 1):
             raise BuildError(f"axis {axis} of a tensor of rank {type_.rank}", where=f"state {name}")
         start = init.value.name if isinstance(init, Tensor) else init
-        self.states[name] = State(name, type_, start, layout, axis)
+        self.states[name] = State(name, type_, start, layout, axis, turns)
         return StateRef(self.states[name], self)
+
+    def _named(self) -> set[str]:
+        """The names of constants and states."""
+        return {*self.consts, *self.stacks, *self.states}
 
     def claim(self, name: str, taken: Iterable[str], what: str) -> None:
         """Checks that a name is free.

@@ -9,9 +9,10 @@ Nothing clears them: positions follow each other from 0, so that what is looked 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from sdk.graph import Entry, ModuleBuilder, StateRef, Tensor, f16, f32, i8, i32
 from sdk.graph.quantised import FORMATS, group_dense, group_embedding
 from sdk.llm.config import Config, Rope
 from sdk.llm.rope import rates
+from sdk.llm.runs import Run, runs_of
 from sdk.llm.weights import Weight
 
 __all__ = ["CACHES", "VERIFY", "Sizes", "decoder_module", "slots_of"]
@@ -32,6 +34,7 @@ VERIFY: Final = 8  # tokens that an entry "verify" takes at most
 CACHES: Final = ("f32", "f16", "int8")  # what keys and values are kept in
 _LARGEST_HALF: Final = 65504.0
 _JOINED: Final = 32 << 20  # bytes of a matrix above which threads that wait for each other do not count
+_OF_LAYER: Final = re.compile(r"blk\.(\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def decoder_module(name: str, config: Config, weights: Mapping[str, Weight], siz
     several = builder.dim("m", 1, min(VERIFY, sizes.chunk))
     for entry, count, every in (("prefill", n, False), ("decode", 1, False), ("verify", several, True)):
         with builder.entry(entry) as e:
-            _Step(model, e, count, pos).run(every)
+            _Whole(model, e, count, pos).run(every)
     return builder.module()
 
 
@@ -80,67 +83,92 @@ class _Model:
         self.config, self.weights, self.sizes = config, weights, sizes
         self.builder = ModuleBuilder(name)
         self.made: dict[str, Tensor] = {}
-        self.ropes = dict.fromkeys(repr(layer.rope) for layer in config.layers if layer.rope)
-        self.caches: list[tuple[StateRef, ...]] = []
-        for k, layer in enumerate(config.layers):
-            kv, size, slots = config.kv_heads, config.head_dim, slots_of(layer.window, sizes)
-            kind = {"f32": f32, "f16": f16, "int8": i8}[sizes.cache]
-            held = [self.state(f"keys{k}", kind, (kv, size, slots)), self.state(f"values{k}", kind, (kv, slots, size))]
-            if sizes.cache == "int8":
-                held += [self.state(f"{name}_scale{k}", f32, (kv, slots)) for name in ("keys", "values")]
-            self.caches.append(tuple(held))
+        self.runs = runs_of(_kinds(config, weights))
+        self.alike: dict[str, list[str]] = {}  # tensors of the layers that are compiled with that of the first turn
+        of = {k: run for run in self.runs if run.turns > 1 for k in range(run.first, run.first + run.period)}
+        for name in weights:
+            if (k := _layer(name)) in of:
+                self.alike[name] = [f"blk.{at}.{name.split('.', 2)[2]}" for at in of[k].alike(k)]
+        self.caches: dict[int, tuple[StateRef, ...]] = {}
+        for run in self.runs:
+            for k in range(run.first, run.first + run.period):
+                self.caches[k] = tuple(self.states(k, run.turns))
 
-    def state(self, name: str, kind: DType, shape: tuple[int, ...]) -> StateRef:
-        """A ring of slots."""
-        axis = 2 if name.startswith("keys") and len(shape) == 3 else 1
-        return self.builder.state(name, kind, shape, init=None, layout="ring", axis=axis)
+    def states(self, k: int, turns: int) -> Iterator[StateRef]:
+        """The rings of layer k, and as many of the layers that are compiled with it."""
+        config, kind = self.config, {"f32": f32, "f16": f16, "int8": i8}[self.sizes.cache]
+        kv, size, slots = config.kv_heads, config.head_dim, slots_of(config.layers[k].window, self.sizes)
+        rings: list[tuple[str, DType, tuple[int, ...], int]] = [
+            (f"keys{k}", kind, (kv, size, slots), 2), (f"values{k}", kind, (kv, slots, size), 1)
+        ]
+        if self.sizes.cache == "int8":
+            rings += [(f"{name}_scale{k}", f32, (kv, slots), 1) for name in ("keys", "values")]
+        for name, held, shape, axis in rings:
+            yield self.builder.state(name, held, shape, init=None, layout="ring", axis=axis, turns=turns)
 
     def constant(self, name: str, data: Callable[[], NDArray[np.float32]] | None = None) -> Tensor:
         """A tensor of the checkpoint as f32, or one that is computed."""
-        if name not in self.made:
-            self.made[name] = self.builder.const(name, data() if data else self.weights[name].floats())
-        return self.made[name]
+        return self.tensor((name,), lambda weight: weight.floats(), data)
 
     def blocks(self, *names: str) -> Tensor:
         """A matrix in groups, or several below each other, in the bits of the checkpoint: u8 [rows, bytes]."""
+        return self.tensor(names, lambda weight: weight.data)
+
+    def tensor(
+        self, names: tuple[str, ...], read: Callable[[Weight], NDArray[Any]],
+        data: Callable[[], NDArray[Any]] | None = None,
+    ) -> Tensor:  # fmt: skip
+        """A tensor as ``read`` has it, or several below each other, with those of the layers that are compiled with its
+        own; or what is computed."""
         name = "_".join(names)
         if name not in self.made:
-            data = [self.weights[one].data for one in names]
-            self.made[name] = self.builder.const(name, data[0] if len(data) == 1 else np.concatenate(data))
+            if data is not None:
+                self.made[name] = self.builder.const(name, data())
+            elif names[0] in self.alike:
+                each = zip(*(self.alike[one] for one in names), strict=True)
+                self.made[name] = self.builder.stack(name, [self.joined(ones, read) for ones in each])
+            else:
+                self.made[name] = self.builder.const(name, self.joined(names, read))
         return self.made[name]
 
+    def joined(self, names: tuple[str, ...], read: Callable[[Weight], NDArray[Any]]) -> NDArray[Any]:
+        """Tensors below each other, without a copy where there is one."""
+        found = [read(self.weights[one]) for one in names]
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
-class _Step:
-    """The body of an entry. Values are [tokens, width]."""
 
-    def __init__(self, model: _Model, entry: Entry, count: Dim, start: Expr) -> None:
+def _layer(name: str) -> int | None:
+    """The layer that a tensor is of."""
+    found = _OF_LAYER.match(name)
+    return int(found[1]) if found else None
+
+
+def _kinds(config: Config, weights: Mapping[str, Weight]) -> list[Hashable]:
+    """Of each layer what code for it depends on."""
+    found: list[dict[str, Hashable]] = [{} for _ in config.layers]
+    for name, weight in weights.items():
+        if (k := _layer(name)) is not None:
+            found[k][name.split(".", 2)[2]] = weight.shape, weight.format.name
+    return [
+        (layer.window, repr(layer.rope), tuple(sorted(tensors.items())))
+        for layer, tensors in zip(config.layers, found, strict=True)
+    ]
+
+
+class _Layers:
+    """Layers, as an entry has them or a part. Values are [tokens, width]; ``turns`` are cosines and sines by rope."""
+
+    def __init__(
+        self, model: _Model, entry: Entry, count: Dim, start: Expr, turns: dict[str, tuple[Tensor, Tensor]]
+    ) -> None:
         self.model, self.config, self.e = model, model.config, entry
-        self.count, self.start = count, start
-        self.ids = entry.input("ids", i32, (count,))
-        self.positions = entry.iota(extent=count, start=start, step=1, dtype=i32)
-        self.turns: dict[str, tuple[Tensor, Tensor]] = {}
+        self.count, self.start, self.turns = count, start, turns
 
-    def run(self, every: bool) -> None:
-        """The whole model: logits after each token, or after the last."""
-        c, e = self.config, self.e
-        x = self.rows("token_embd.weight")
-        if c.embedding_scale != 1:
-            x = x * c.embedding_scale
-        if "position_embd.weight" in self.model.weights:
-            x = x + e.call("gather", self.model.constant("position_embd.weight"), self.positions, axis=0)
-        for k in range(len(c.layers)):
+    def layers(self, run: Run, x: Tensor) -> Tensor:
+        """What follows x after the first turn of a run."""
+        for k in range(run.first, run.first + run.period):
             x = self.layer(k, x)
-        if not every and self.count != 1:
-            x = e.call("slice", x, begin=(self.count - 1, 0), size=(1, c.hidden_size), strides=(1, 1))
-        head = "output" if "output.weight" in self.model.weights else "token_embd"
-        e.output("logits", self.capped(self.linear(self.norm(x, "output_norm"), head), c.logit_softcap))
-
-    def rows(self, name: str) -> Tensor:
-        """The rows of a matrix that the tokens name, as f32."""
-        format = self.model.weights[name].format.name
-        if format in FORMATS:
-            return group_embedding(self.e, self.model.blocks(name), self.ids, format)
-        return self.e.call("gather", self.model.constant(name), self.ids, axis=0)
+        return x
 
     def layer(self, k: int, x: Tensor) -> Tensor:
         """What follows x after layer k."""
@@ -268,7 +296,7 @@ class _Step:
         """[tokens, heads, numbers] with each pair out of two halves turned by the angle of its position."""
         if rope is None:
             return x
-        cos, sin = self.angles(rope)
+        cos, sin = self.turns[repr(rope)]
         half, heads, rest = rope.dim // 2, x.shape[1], self.config.head_dim - rope.dim
         left, right = (self.cut(x, at, heads, half) for at in (0, half))
         parts = [left * cos - right * sin, right * cos + left * sin]
@@ -278,13 +306,56 @@ class _Step:
         """Some numbers of each head."""
         return self.e.call("slice", x, begin=(0, 0, at), size=(self.count, heads, size), strides=(1, 1, 1))
 
-    def angles(self, rope: Rope) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of all positions, [tokens, 1, pairs]."""
-        key = repr(rope)
-        if key not in self.turns:
-            found, magnitude = rates(rope, self.model.sizes.context)
-            table = self.model.constant(f"rates{list(self.model.ropes).index(key)}", lambda: found)
-            column = self.e.reshape(self.e.cast(self.positions, to=f32), shape=(self.count, 1, 1))
-            both = (self.e.cos(column * table), self.e.sin(column * table))
-            self.turns[key] = both if magnitude == 1 else (both[0] * magnitude, both[1] * magnitude)
-        return self.turns[key]
+
+class _Whole(_Layers):
+    """The body of an entry."""
+
+    def __init__(self, model: _Model, entry: Entry, count: Dim, start: Expr) -> None:
+        super().__init__(model, entry, count, start, {})
+        self.ids = entry.input("ids", i32, (count,))
+        self.positions = entry.iota(extent=count, start=start, step=1, dtype=i32)
+        ropes = {repr(layer.rope): layer.rope for layer in self.config.layers if layer.rope is not None}
+        self.turns |= {key: self.angles(f"rates{k}", rope) for k, (key, rope) in enumerate(ropes.items())}
+
+    def run(self, every: bool) -> None:
+        """The whole model: logits after each token, or after the last."""
+        c, e = self.config, self.e
+        x = self.rows("token_embd.weight")
+        if c.embedding_scale != 1:
+            x = x * c.embedding_scale
+        if "position_embd.weight" in self.model.weights:
+            x = x + e.call("gather", self.model.constant("position_embd.weight"), self.positions, axis=0)
+        for run in self.model.runs:
+            x = self.layers(run, x) if run.turns == 1 else self.in_turns(run, x)
+        if not every and self.count != 1:
+            x = e.call("slice", x, begin=(self.count - 1, 0), size=(1, c.hidden_size), strides=(1, 1))
+        head = "output" if "output.weight" in self.model.weights else "token_embd"
+        e.output("logits", self.capped(self.linear(self.norm(x, "output_norm"), head), c.logit_softcap))
+
+    def in_turns(self, run: Run, x: Tensor) -> Tensor:
+        """What follows x after the layers of a run, which are compiled once for all of its turns."""
+        part = self.model.builder.part(f"{self.e.name}_layers{run.first}", run.turns)
+        inner = part.input("x", f32, x.shape)
+        used = {repr(layer.rope) for layer in self.config.layers[run.first : run.first + run.period] if layer.rope}
+        given = {key: both for key, both in self.turns.items() if key in used}
+        turns = {
+            key: (part.input(f"cos{k}", f32, cos.shape), part.input(f"sin{k}", f32, sin.shape))
+            for k, (key, (cos, sin)) in enumerate(given.items())
+        }
+        part.output("y", _Layers(self.model, part, self.count, self.start, turns).layers(run, inner))
+        return self.e.turns(part, x, *(tensor for both in given.values() for tensor in both))
+
+    def rows(self, name: str) -> Tensor:
+        """The rows of a matrix that the tokens name, as f32."""
+        format = self.model.weights[name].format.name
+        if format in FORMATS:
+            return group_embedding(self.e, self.model.blocks(name), self.ids, format)
+        return self.e.call("gather", self.model.constant(name), self.ids, axis=0)
+
+    def angles(self, name: str, rope: Rope) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of all positions, [tokens, 1, pairs]; ``name`` is that of the table of rates."""
+        found, magnitude = rates(rope, self.model.sizes.context)
+        column = self.e.reshape(self.e.cast(self.positions, to=f32), shape=(self.count, 1, 1))
+        table = self.model.constant(name, lambda: found)
+        cos, sin = self.e.cos(column * table), self.e.sin(column * table)
+        return (cos, sin) if magnitude == 1 else (cos * magnitude, sin * magnitude)

@@ -22,9 +22,9 @@ def kernel_calls(module: Module, loops: Loops, calls: Iterable[tuple[Plan, PlanC
     found: dict[tuple[int, ...], KernelCall] = {}
     for plan, call in calls:
         constants = {
-            p.buffer.name: module.consts[name].data
+            p.buffer.name: const.arrays[0]
             for p, arg in zip(loops.params, call.args, strict=True)
-            if (name := _constant(plan, arg)) is not None
+            if (name := _constant(plan, arg)) is not None and (const := module.constant(name)) is not None
         }
         open_dims = {v for d in call.dims for v in free_vars(d)}
         for steps in (SMALL, None, 0):

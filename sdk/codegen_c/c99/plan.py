@@ -70,6 +70,7 @@ class RunPrinter:
         for var, _ in self.plan.places:
             self.scope.declare(var, var.name)
         self.dims = DimPrinter(unit, self._dim_name)
+        self.turns = {s.var for s in self.plan.body if isinstance(s, Repeat)}
         self.used: set[Var] = set()  # the dims that the text has named
         self.lines: list[str] = []
         self.depth = 1
@@ -239,20 +240,38 @@ class RunPrinter:
 
     def _pointers(self) -> None:
         """A named pointer for every buffer the body uses; constants go by their own names."""
-        used = [b for b in self._used() if self.plan.region(b.region).kind != "const"]
+        named = [b for b in self._used() if self.plan.region(b.region).kind != "const"]
+        used = [b for b in named if not self._in_turns(b)]
         for var, value in self._places(v for b in used for v in free_vars(b.offset)):
             self._line(f"const int32_t {self.scope.lookup(var)} = {self.dims.text(value)};")
-        bases = {self._base(b) for b in used} | ({"arena"} if self.runs else set())
+        bases = {self._base(b) for b in named} | ({"arena"} if self.runs else set())
         for base in ("arena", *(name for name, _, _ in self.api.more_arenas), "state"):
             if base in bases and not (base == "arena" and self._arena_first):
                 self._line(f"uint8_t *const {base} = self->{base};")
         for b in used:
-            kind, type = self.plan.region(b.region).kind, scalar_name(b.type.dtype)
+            type = scalar_name(b.type.dtype)
             name = self.scope.lookup(b.name)
-            if kind == "caller":
+            if self.plan.region(b.region).kind == "caller":
                 struct, member, const = self._caller(b)
                 cast = "" if member.type.dtype == b.type.dtype else f"({const}{type} *)({const}void *)"
                 self._line(f"{const}{type} *const {name} = {cast}{struct}->{member.c_name};")
+            else:
+                self._line(f"{type} *const {name} = {self._cast(type, self._base(b), b.offset)};")
+
+    def _in_turns(self, buffer: PlanBuffer) -> bool:
+        """Whether the buffer is another one in each turn."""
+        return not free_vars(buffer.offset).isdisjoint(self.turns)
+
+    def _pointers_of_turn(self, repeat: Repeat) -> None:
+        """A pointer for what of the constants and states is another one in each turn."""
+        names = {name for stmt in repeat.body for name in named(stmt)}
+        for b in (b for b in self.plan.buffers if b.name in names and self._in_turns(b)):
+            name, type = self.scope.declare(b.name, b.name), scalar_name(b.type.dtype)
+            if self.plan.region(b.region).kind == "const":
+                size = substitute(b.offset, {repeat.var: 1})
+                assert isinstance(size, int)  # bytes from one turn to the next
+                at = f"(size_t){self.scope.lookup(repeat.var)} * {size // b.type.dtype.nbytes}u"
+                self._line(f"const {type} *const {name} = {self.weights.symbols[b.name]} + {at};")
             else:
                 self._line(f"{type} *const {name} = {self._cast(type, self._base(b), b.offset)};")
 
@@ -313,6 +332,7 @@ class RunPrinter:
         var = self.scope.declare(stmt.var, stmt.var.name)
         self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")
         self.depth += 1
+        self._pointers_of_turn(stmt)
         self._body(stmt.body)
         self.depth -= 1
         self._line("}")
@@ -445,7 +465,7 @@ class RunPrinter:
                 return self.scope.declare_outer(buffer.name, buffer.name)
         while buffer.role != "const":
             buffer = self.plan.buffer(buffer.alias)
-        return self.weights.symbols[buffer.name]
+        return self.scope.lookup(buffer.name) if self._in_turns(buffer) else self.weights.symbols[buffer.name]
 
     def _copy(self, stmt: Copy) -> None:
         dst, src = self.plan.buffer(stmt.dst), self.plan.buffer(stmt.src)

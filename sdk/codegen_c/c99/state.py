@@ -8,7 +8,7 @@ from sdk.codegen_c.c99.interface import Interface
 from sdk.codegen_c.c99.names import Scope, scalar_name
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights
-from sdk.compiler.ir.module import State
+from sdk.compiler.ir.module import State, init_dims
 from sdk.compiler.sym import Dim, Var, free_vars
 
 __all__ = ["StatePrinter"]
@@ -57,7 +57,21 @@ class StatePrinter:
             for p in self.api.module.plans.values()
             if any(b.role == "state" and b.name == state.name for b in p.buffers)
         )
-        offset, size, type = plan.buffer(state.name).offset, state.type.nbytes, state.type.dtype
+        offset = plan.buffer(state.name).offset
+        if state.turns != 1:
+            (turn,) = (v for v in free_vars(offset) if v not in init_dims(self.api.module.states))
+            self.scope.push()
+            name = self.scope.declare(turn, turn.name)
+            head = f"for (int32_t {name} = 0; {name} < {state.turns}; ++{name}) {{"
+            body = [f"    {line}" for line in self._one(state, offset)]
+            self.scope.pop()
+            self.used -= {turn}
+            return [head, *body, "}"]
+        return self._one(state, offset)
+
+    def _one(self, state: State, offset: Dim) -> list[str]:
+        """Statements for the state at a place."""
+        size, type = state.type.nbytes, state.type.dtype
         place = "self->state" if offset == 0 else f"self->state + {self._text(offset)}"
         if isinstance(state.init, str):
             return [f"{self.unit.helper('copy')}({place}, {self.weights.symbols[state.init]}, {self._bytes(size)});"]

@@ -10,7 +10,7 @@ from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.expr import literal
 from sdk.codegen_c.c99.names import Scope, scalar_name
 from sdk.codegen_c.c99.weights_bytes import WeightsFile
-from sdk.compiler.ir.module import Const, Module
+from sdk.compiler.ir.module import Const, Module, Stack
 
 __all__ = ["Weights", "array_text", "collect", "collect_file", "weights_file"]
 
@@ -24,14 +24,14 @@ class Weights:
     where the program's start copies them there. Those of a ``file`` go by where they lie in it."""
 
     symbols: dict[str, str]
-    distinct: dict[str, Const]
+    distinct: dict[str, Const | Stack]
     in_ram: bool = False
     file: WeightsFile | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes of all distinct arrays."""
-        return sum(c.data.nbytes for c in self.distinct.values())
+        return sum(c.nbytes for c in self.distinct.values())
 
     def declarations(self) -> list[str]:
         """An ``extern`` declaration for each array."""
@@ -41,7 +41,7 @@ class Weights:
         """The declarator of an array; one that is not const lies in RAM."""
         const = self.distinct[symbol]
         held = "" if self.in_ram else "const "
-        return f"{held}{scalar_name(const.type.dtype)} {symbol}[{max(const.data.size, 1)}]"
+        return f"{held}{scalar_name(const.type.dtype)} {symbol}[{max(const.nbytes // const.type.dtype.nbytes, 1)}]"
 
 
 def collect(module: Module, prefix: str, in_ram: bool = False) -> Weights:
@@ -50,11 +50,11 @@ def collect(module: Module, prefix: str, in_ram: bool = False) -> Weights:
     used += [s.init for s in module.states.values() if isinstance(s.init, str)]
     scope = Scope()
     symbols: dict[str, str] = {}
-    distinct: dict[str, Const] = {}
-    known: dict[tuple[str, str], str] = {}
+    distinct: dict[str, Const | Stack] = {}
+    known: dict[tuple[str, int, str], str] = {}
     for name in dict.fromkeys(used):
-        const = module.consts[name]
-        key = (scalar_name(const.type.dtype), const.digest)
+        const = module.stacks.get(name) or module.consts[name]
+        key = (scalar_name(const.type.dtype), len(const.arrays), const.digest)
         if key not in known:
             known[key] = scope.declare(name, f"{prefix}_w_{name}")
             distinct[known[key]] = const
@@ -103,22 +103,29 @@ def _place(options: EmitOptions) -> str:
 
 def _definition(weights: Weights, symbol: str, macro: str, align: int) -> str:
     const = weights.distinct[symbol]
-    fits = [size for size in (align, _ALIGN) if const.data.nbytes >= size]
+    fits = [size for size in (align, _ALIGN) if const.nbytes >= size]
     align = fits[0] if fits else max(const.type.dtype.nbytes, 4)
     declarator = weights.declarator(symbol)
     return f"extern {declarator};\n{macro} {macro}_ALIGN({align}) {array_text(declarator, const)}\n"
 
 
-def array_text(declarator: str, const: Const) -> str:
+def array_text(declarator: str, const: Const | Stack) -> str:
     """``declarator = {values};`` of a constant."""
     values = list(_values(const)) or ["0"]
     lines = [", ".join(values[k : k + _PER_LINE]) for k in range(0, len(values), _PER_LINE)]
     return f"{declarator} = {{\n    " + ",\n    ".join(lines) + "\n};"
 
 
-def _values(const: Const) -> Iterable[str]:
+def _values(const: Const | Stack) -> Iterable[str]:
     type = const.type.dtype
-    plain = const.data.reshape(-1).tolist()
+    plain = [v for array in const.arrays for v in (*array.reshape(-1).tolist(), *_padding(const))]
     if type.bits < 32 and type.kind in "iu":
         return map(str, plain)
     return (literal(v, type).text for v in plain)
+
+
+def _padding(const: Const | Stack) -> list[int]:
+    """Zeros behind each array of a stack."""
+    if not isinstance(const, Stack):
+        return []
+    return [0] * (const.stride // const.type.dtype.nbytes - const.arrays[0].size)

@@ -7,6 +7,7 @@ follows the head, and zeros. Elements are little-endian.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.module import Const
+from sdk.compiler.ir.module import Const, Stack
 
 __all__ = ["ALIGN", "WeightsFile", "little"]
 
@@ -22,14 +23,23 @@ ALIGN: Final = 64
 _MAGIC: Final = b"SDKWGHT1"
 
 
-def little(const: Const) -> bytes:
+def little(const: Const | Stack) -> bytes:
     """The bytes of a constant as files have them; one at least."""
-    return _as_stored(const).tobytes() or b"\0"
+    return b"".join(_parts(const)) or b"\0"
 
 
-def _as_stored(const: Const) -> NDArray[np.uint8]:
-    """The bytes of a constant, in its own memory where that has their order."""
-    stored = const.data.astype(const.data.dtype.newbyteorder("<"), order="C", copy=False)
+def _parts(const: Const | Stack) -> Iterator[memoryview | bytes]:
+    """The bytes of a constant in pieces, zeros between the arrays of a stack."""
+    for array in const.arrays:
+        stored = _as_stored(array).data
+        yield stored
+        if isinstance(const, Stack) and stored.nbytes < const.stride:
+            yield bytes(const.stride - stored.nbytes)
+
+
+def _as_stored(data: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """The bytes of an array, in its own memory where that has their order."""
+    stored = data.astype(data.dtype.newbyteorder("<"), order="C", copy=False)
     return stored.reshape(-1).view(np.uint8)
 
 
@@ -37,7 +47,7 @@ def _as_stored(const: Const) -> NDArray[np.uint8]:
 class WeightsFile:
     """The file of these constants."""
 
-    consts: tuple[Const, ...]
+    consts: tuple[Const | Stack, ...]
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
@@ -45,7 +55,7 @@ class WeightsFile:
         found, at = [], ALIGN
         for const in self.consts:
             found.append(at)
-            at += -(-max(const.data.nbytes, 1) // ALIGN) * ALIGN
+            at += -(-max(const.nbytes, 1) // ALIGN) * ALIGN
         return tuple(found)
 
     @cached_property
@@ -53,8 +63,7 @@ class WeightsFile:
         """The whole file. It may be of gigabytes, so that constants are copied once, and straight into it."""
         body: list[memoryview | bytes] = []
         for const in self.consts:
-            stored = _as_stored(const).data
-            body += [stored, bytes(-stored.nbytes % ALIGN if stored.nbytes else ALIGN)]
+            body += [*_parts(const), bytes(-const.nbytes % ALIGN if const.nbytes else ALIGN)]
         hasher = hashlib.sha256()
         for part in body:
             hasher.update(part)

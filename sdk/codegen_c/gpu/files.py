@@ -136,7 +136,7 @@ def _functions(api: Interface, weights: Weights, made: Kernels, places: Constant
     read from memory."""
     m, M = api.prefix, api.prefix.upper()
     starts = weights.file.offsets if weights.file else (0,) * len(places.places)
-    sizes = [weights.distinct[symbol].data.nbytes for symbol in places.places]
+    sizes = [weights.distinct[symbol].nbytes for symbol in places.places]
     data = ["NULL" if weights.file else symbol for symbol in places.places]
     uploads = [
         f"    {{{own}, {start}u, {size}u, {offset}u, {region}u}}"

@@ -106,7 +106,7 @@ def constants(weights: Weights) -> Constants:
     places: dict[str, tuple[int, int]] = {}
     sizes = [0]
     for symbol, const in weights.distinct.items():
-        size = -(-const.data.nbytes // _ALIGN) * _ALIGN
+        size = -(-const.nbytes // _ALIGN) * _ALIGN
         if sizes[-1] and sizes[-1] + size > SHARD:
             sizes.append(0)
         places[symbol] = CONSTANTS + len(sizes) - 1, sizes[-1]

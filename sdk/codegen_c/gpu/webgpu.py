@@ -73,7 +73,7 @@ def _constants(prefix: str, places: Constants) -> str:
 def _script(api: Interface, weights: Weights, made: Kernels, places: Constants) -> str:
     shaders = _Shaders(made.codes)
     entries = [_entry(api, e, made, weights, places, shaders) for e in api.entries]
-    held = [weights.distinct[symbol].data.nbytes for symbol in places.places]
+    held = [weights.distinct[symbol].nbytes for symbol in places.places]
     uploads = [[region, at, size] for (region, at), size in zip(places.places.values(), held, strict=True)]
     known = {
         # bytes of a region: of the arena and the state a run says them

@@ -26,7 +26,7 @@ Observer = Callable[[Call, Sequence[Array]], None]  # told of each call of an op
 
 def initial_states(module: Module, dims: Mapping[str, int] | None = None) -> dict[str, Array]:
     """Every state of the module as it is before the first run. Its dims have the values of ``dims``, those that are not
-    there their upper bounds.
+    there their upper bounds. One with turns has an axis of these before its own.
 
     Raises:
         UsageError: a value is outside the bounds of its dim.
@@ -34,10 +34,12 @@ def initial_states(module: Module, dims: Mapping[str, int] | None = None) -> dic
     env = init_values(module, dims)
     out: dict[str, Array] = {}
     for state in module.states.values():
+        turns = (state.turns,) if state.turns != 1 else ()
         if isinstance(state.init, str):
-            out[state.name] = np.array(module.consts[state.init].data)
+            data = module.consts[state.init].data
+            out[state.name] = np.array(np.broadcast_to(data, (*turns, *data.shape)))
             continue
-        shape = tuple(evaluate(d, env) for d in state.type.shape)
+        shape = (*turns, *(evaluate(d, env) for d in state.type.shape))
         out[state.name] = np.full(shape, state.init or 0, dtype=state.type.dtype.numpy)
     return out
 
@@ -57,7 +59,9 @@ def init_values(module: Module, dims: Mapping[str, int] | None = None) -> dict[V
 
 def _held_dims(module: Module, states: Mapping[str, Array]) -> dict[Var, int]:
     """The dims bound at init, as the states tell them."""
-    held = [(s.name, s.type.shape, states[s.name].shape) for s in module.states.values() if s.name in states]
+    held = [
+        (s.name, s.type.shape, states[s.name].shape[s.turns != 1 :]) for s in module.states.values() if s.name in states
+    ]
     return bind_shapes(held)
 
 
@@ -111,10 +115,12 @@ class _Machine:
     values: dict[str, Array]
     states: MutableMapping[str, Array]
     observe: Observer | None = None
+    turn: int = 0
 
     def value(self, value: Value) -> Array:
         if value.const:
-            return np.asarray(self.module.consts[value.name].data)
+            stack = self.module.stacks.get(value.name)
+            return np.asarray(self.module.consts[value.name].data if stack is None else stack.arrays[self.turn])
         return self.values[value.name]
 
     def define(self, value: Value, array: Array) -> None:
@@ -135,7 +141,7 @@ class _Machine:
             case Call():
                 self.call(node)
             case ReadState():
-                self.define(node.out, self.states[node.state].copy())
+                self.define(node.out, self.state(node.state).copy())
             case WriteState():
                 self.write(node)
             case MatchCast():
@@ -144,21 +150,32 @@ class _Machine:
                 self.env[node.var] = int(self.value(node.value).reshape(-1)[0])
                 check_bounds(f"{node.value}", node.var, self.env[node.var])
 
+    def state(self, name: str) -> Array:
+        """What a state holds, of this turn."""
+        return self.states[name] if self.module.states[name].turns == 1 else self.states[name][self.turn]
+
+    def put(self, name: str, value: Array) -> None:
+        """Replaces what a state holds, of this turn."""
+        if self.module.states[name].turns == 1:
+            self.states[name] = value
+        else:
+            self.states[name][self.turn] = value
+
     def write(self, node: WriteState) -> None:
         """All of a state, or rows of it."""
         value = self.value(node.value)
         if node.at is None:
-            self.states[node.state] = value.copy()
+            self.put(node.state, value.copy())
             return
         state = self.module.states[node.state]
-        new = self.states[node.state].copy()
+        new = self.state(node.state).copy()
         to, rows = np.moveaxis(new, state.axis, 0), np.moveaxis(value, state.axis, 0)
         at = evaluate(node.at, self.env)
         if state.layout == "plain" and not 0 <= at <= len(to) - len(rows):
             raise UsageError(f"rows {at}..{at + len(rows)} of state {node.state}, which has {len(to)}")
         for k, row in enumerate(rows):
             to[(at + k) % len(to)] = row
-        self.states[node.state] = new
+        self.put(node.state, new)
 
     def cast(self, node: MatchCast) -> None:
         """What the graph states of dims is checked here as in generated code: it is the input that may be wrong."""
@@ -211,7 +228,11 @@ class _Machine:
         graph = self.module.graphs[call.callee]
         inputs = {p.name: a for p, a in zip(graph.params, args, strict=True)}
         dims = {v.name: n for v, n in self.env.items()}
-        return _run(self.module, graph, inputs, self.states, dims, self.observe)
+        results = _run(self.module, graph, inputs, self.states, dims, self.observe)
+        for turn in range(1, call.turns):
+            inputs = {**inputs, graph.params[0].name: results[0]}
+            results = _run(self.module, graph, inputs, self.states, dims, self.observe, turn)
+        return results
 
 
 def _run(
@@ -221,9 +242,10 @@ def _run(
     states: MutableMapping[str, Array],
     dims: Mapping[str, int],
     observe: Observer | None = None,
+    turn: int = 0,
 ) -> tuple[Array, ...]:
     env = check_inputs(graph, inputs, dims, _held_dims(module, states))
-    machine = _Machine(module, env, dict(inputs), states, observe)
+    machine = _Machine(module, env, dict(inputs), states, observe, turn)
     for node in graph.body:
         machine.node(node)
     return tuple(machine.value(r).copy() for r in graph.results)

@@ -14,7 +14,7 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Split, Wait
 from sdk.compiler.memory.rings import stored_type
-from sdk.compiler.sym import Var, evaluate
+from sdk.compiler.sym import Var, evaluate, free_vars
 from sdk.compiler.sym.bind import bind_entry, check_bounds
 from sdk.errors import BuildError, UsageError
 
@@ -38,15 +38,16 @@ def initial_states(module: Module, entry: str, dims: Mapping[str, int] | None = 
     for buffer in plan.buffers:
         if buffer.role != "state":
             continue
-        init = module.states[buffer.name].init
+        init, turns = module.states[buffer.name].init, module.states[buffer.name].turns
         if init is None:
             continue
         size = evaluate(buffer.type.nbytes, env)
         width = buffer.type.dtype.nbytes
         fill = np.full(size // width, init, buffer.type.dtype.numpy) if isinstance(init, int) else None
         value = module.consts[str(init)].data if fill is None else fill
-        at = evaluate(buffer.offset, env)
-        out[at : at + size] = np.frombuffer(value.tobytes(), dtype=np.uint8)
+        for turn in range(turns):
+            at = evaluate(buffer.offset, {**env, **{v: turn for v in free_vars(buffer.offset) - env.keys()}})
+            out[at : at + size] = np.frombuffer(value.tobytes(), dtype=np.uint8)
     return out
 
 
@@ -138,7 +139,10 @@ class _Machine:
         while buffer.role != "const":
             buffer = self.buffers[buffer.alias]
         shape = tuple(evaluate(d, self.env) for d in buffer.type.shape)
-        return np.asarray(self.module.consts[buffer.name].data).reshape(shape)
+        stack = self.module.stacks.get(buffer.name)
+        if stack is None:
+            return np.asarray(self.module.consts[buffer.name].data).reshape(shape)
+        return np.asarray(stack.arrays[evaluate(buffer.offset, self.env) // stack.stride]).reshape(shape)
 
     def body(self, body: tuple[PlanStmt, ...]) -> None:
         for stmt in body:

@@ -91,6 +91,8 @@ class Call:
 
     ``place`` names where it runs (a core or queue; "" = anywhere). ``replicas`` and ``edge`` say that a called
     graph is instantiated over extents, its edges one-to-one or all-to-all (HPVM, arXiv 1611.00860, section 2).
+    A called graph of one result runs ``turns`` times in a row: that result is the first argument of the next turn.
+    Stacks and states with turns that its body names are another one in each.
     """
 
     outs: tuple[Value, ...]
@@ -102,6 +104,7 @@ class Call:
     place: str = ""
     replicas: tuple[Dim, ...] = ()
     edge: Edge = "one"
+    turns: int = 1
 
     @property
     def out(self) -> Value:
@@ -208,6 +211,18 @@ def map_args(node: Node, env: Mapping[str, Value]) -> Node:
         case WriteState() | MatchCast() | BindDim():
             return replace(node, value=new[0])
         case ReadState():
+            return node
+
+
+def map_outs(node: Node, env: Mapping[str, Value]) -> Node:
+    """The node with each value that it defines replaced by that of ``env``."""
+    outs = tuple(env.get(v.name, v) for v in node_outs(node))
+    match node:
+        case Call():
+            return replace(node, outs=outs)
+        case ReadState() | MatchCast():
+            return replace(node, out=outs[0])
+        case WriteState() | BindDim():
             return node
 
 

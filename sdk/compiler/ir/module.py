@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,11 @@ from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Var, free_vars
 from sdk.errors import BuildError
 
-__all__ = ["Const", "Module", "Stage", "State", "StateLayout", "init_dims"]
+__all__ = ["STACK_ALIGN", "Const", "Module", "Stack", "Stage", "State", "StateLayout", "init_dims"]
 
 Stage = Literal["imported", "typed", "scheduled", "planned"]
 StateLayout = Literal["plain", "ring", "paged"]
+STACK_ALIGN: Final = 64  # bytes: where the constant of each turn begins
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,16 @@ class Const:
         data.setflags(write=False)
         object.__setattr__(self, "data", data)
 
+    @property
+    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+        """What is stored, as a stack has it."""
+        return (self.data,)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes as they are stored."""
+        return self.data.nbytes
+
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 of the bytes."""
@@ -61,6 +72,60 @@ class Const:
         return self.name, self.type, self.layout, self.digest
 
 
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """A constant of a graph that is called in turns, which is another array in each: in turn k ``arrays[k]``. ``type``
+    and ``layout`` are those of every one. No pass mistakes it for a constant whose elements it knows.
+
+    Equality is by type, layout and bytes.
+    """
+
+    name: str
+    type: TensorType
+    arrays: tuple[NDArray[np.generic], ...]
+    layout: Layout = ROW_MAJOR
+
+    def __post_init__(self) -> None:
+        checked = (Const(f"{self.name}[{k}]", self.type, data, self.layout) for k, data in enumerate(self.arrays))
+        object.__setattr__(self, "arrays", tuple(const.data for const in checked))
+
+    @property
+    def turns(self) -> int:
+        """How many arrays there are."""
+        return len(self.arrays)
+
+    @property
+    def stride(self) -> int:
+        """Bytes from where the array of one turn begins to where that of the next does."""
+        return -(-self.type.max_bytes // STACK_ALIGN) * STACK_ALIGN
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays as they are stored."""
+        return self.turns * self.stride
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex SHA-256 of the bytes of all arrays, one after the other."""
+        found = hashlib.sha256()
+        for array in self.arrays:
+            found.update(array.reshape(-1).view(np.uint8).data)
+        return found.hexdigest()
+
+    def of_turn(self, turn: int) -> Const:
+        """What it is in one turn."""
+        return Const(f"{self.name}_{turn}", self.type, self.arrays[turn], self.layout)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Stack) and self._identity() == other._identity())
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.name, self.type, self.layout, self.turns, self.digest
+
+
 def _frozen(data: object) -> bool:
     """Whether an array is in C order and nobody can write to its bytes, so that it can be kept as it is."""
     while isinstance(data, np.ndarray):
@@ -74,13 +139,15 @@ def _frozen(data: object) -> bool:
 class State:
     """A tensor that survives between runs. ``axis`` is the one of which rows are written, the ring or page axis;
     ``init`` the constant it starts from, or the value of every element; None where what it holds before it is written
-    does not matter, so that nobody clears it. Dims of its type are bound at init."""
+    does not matter, so that nobody clears it. Dims of its type are bound at init. With ``turns`` it is a state of a
+    graph that is called in so many turns, another one in each."""
 
     name: str
     type: TensorType
     init: str | int | None = 0
     layout: StateLayout = "plain"
     axis: int = 0
+    turns: int = 1
 
 
 def init_dims(states: Mapping[str, State]) -> tuple[Var, ...]:
@@ -100,6 +167,16 @@ class Module:
     graphs: Mapping[str, Graph] = field(default_factory=dict)
     loops: Mapping[str, Loops] = field(default_factory=dict)
     plans: Mapping[str, Plan] = field(default_factory=dict)
+    stacks: Mapping[str, Stack] = field(default_factory=dict)
+
+    @property
+    def constants(self) -> tuple[Const | Stack, ...]:
+        """All that values called ``@name`` may be."""
+        return *self.consts.values(), *self.stacks.values()
+
+    def constant(self, name: str) -> Const | Stack | None:
+        """What ``@name`` is as a value, where it is one."""
+        return self.consts.get(name) or self.stacks.get(name)
 
     def with_graph(self, graph: Graph) -> Module:
         """This module with ``graph`` in place of the one of its name; itself when it is the same object."""

@@ -24,6 +24,7 @@ __all__ = [
     "Role",
     "Split",
     "Wait",
+    "in_turns",
     "named",
     "walk_plan",
 ]
@@ -96,12 +97,17 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """``repeat var in lo..hi`` (hi exclusive) of the body, in order."""
+    """``repeat var in lo..hi`` (hi exclusive) of the body, in order.
+
+    With ``carry`` (two buffers at one place) each is a turn: places of the body's constants and states depend on
+    ``var`` and nothing else does; what the second buffer holds at the end of a turn the first holds in the next.
+    """
 
     var: Var
     lo: Dim
     hi: Dim
     body: tuple[PlanStmt, ...]
+    carry: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +197,14 @@ def walk_plan(body: tuple[PlanStmt, ...]) -> Iterator[PlanStmt]:
             yield from walk_plan(stmt.body)
 
 
+def in_turns(plan: Plan) -> Iterator[tuple[PlanCall | Copy, int]]:
+    """The calls and copies as ``walk_plan`` has them, each with the turns that it runs in."""
+    for stmt in plan.body:
+        turned = isinstance(stmt, Repeat) and stmt.carry is not None and isinstance(stmt.hi, int)
+        count = stmt.hi if turned and isinstance(stmt, Repeat) and isinstance(stmt.hi, int) else 1
+        yield from ((one, count) for one in walk_plan((stmt,)) if isinstance(one, PlanCall | Copy))
+
+
 def named(stmt: PlanStmt) -> tuple[str, ...]:
     """The buffers that a statement names itself."""
     match stmt:
@@ -200,5 +214,7 @@ def named(stmt: PlanStmt) -> tuple[str, ...]:
             return stmt.dst, stmt.src
         case Bind(value=str() as name):
             return (name,)
+        case Repeat(carry=tuple() as names):
+            return names
         case _:
             return ()

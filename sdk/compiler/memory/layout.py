@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import combinations, count
 from typing import Literal
 
 from sdk.compiler.analysis.match import match_types
@@ -25,10 +25,18 @@ from sdk.compiler.ir.graph import (
 )
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module, init_dims
-from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role, Split
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Repeat, Role, Split
 from sdk.compiler.ir.types import U8, TensorType
 from sdk.compiler.memory.planner import placements, plan_offsets
-from sdk.compiler.memory.problem import Block, Placement, Separation, live_profile, lower_bound, overlapping
+from sdk.compiler.memory.problem import (
+    Block,
+    Placement,
+    Separation,
+    fixed_first,
+    live_profile,
+    lower_bound,
+    overlapping,
+)
 from sdk.compiler.memory.rings import RowKernels, stored_bytes
 from sdk.compiler.memory.scaled import Scaled, scaled
 from sdk.compiler.memory.scaled_choice import best_scaled
@@ -39,6 +47,7 @@ from sdk.compiler.memory.storage import Io, Storage, is_view, share_bytes
 from sdk.compiler.memory.stream.repeats import Repeats
 from sdk.compiler.memory.stream.timeline import Bits, Timeline
 from sdk.compiler.memory.stream.weigh import Segment
+from sdk.compiler.memory.turns import Turns, turn_vars
 from sdk.compiler.sym import Dim, Expr, Var, dmax, free_vars, max_value, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
@@ -71,15 +80,17 @@ def lay_out(
     threads: int = 1,
     offsets: Offsets = "fixed",
     segments: Sequence[Segment] = (),
+    turns: tuple[Turns, ...] = (),
 ) -> Laid:
     """The plan of an entry of a scheduled module for so many threads; offsets are numbers, with each size at its
     maximum over the dims, or "scaled" with the dims. ``segments`` (none: every node whole) say which nodes run row by
-    row; only a graph without dims has any.
+    row; only a graph without dims has any. ``turns`` are the nodes that run in turns; where there are some there are no
+    segments.
 
     Raises:
         BuildError: the graph is not fully lowered, or a size has no bound.
     """
-    return _Layout(module, graph, io, align, threads, offsets, segments).run()
+    return _Layout(module, graph, io, align, threads, offsets, segments, turns).run()
 
 
 def _extern_dims(node: Call) -> tuple[Dim, ...]:
@@ -102,22 +113,28 @@ class _Layout:
         threads: int,
         offsets: Offsets,
         segments: Sequence[Segment],
+        turns: tuple[Turns, ...],
     ) -> None:
         self.module, self.graph, self.align, self.io, self.threads = module, graph, align, io, threads
         self.entry_dims = tuple(dict.fromkeys([*graph.dims, *init_dims(module.states)]))
         self.scaled = offsets == "scaled" and bool(self.entry_dims)
         self.sizes: dict[str, Dim] = {}  # of the blocks, in the dims of the entry
-        clash = module.consts.keys() & module.states.keys()
+        clash = (module.consts.keys() | module.stacks.keys()) & module.states.keys()
         if clash:
             raise BuildError(f"@{min(clash)} is both a constant and a state")
         self.dims = {v.name: v for v in (*self.entry_dims, *fresh_dims(graph))}
         self.bound: set[Var] = set(self.entry_dims)  # the dims that have a value here
         self.segments = segments
+        self.begins, self.ends = {t.first: t for t in turns}, {t.last: t for t in turns}
+        self.turn_of = turn_vars(module)
+        self.before: list[PlanStmt] = []  # what stands before the turns at hand
         self.streamed = {step: s for s in segments if s.flow is not None for step in s.flow.steps}
         self.rings = {value: rows for s in segments for value, rows in s.rings.items()}
         self.ring_of: dict[str, int] = {}  # buffer -> rows kept
         states = {s.name: s.type for s in module.states.values()}
-        self.sharing = share_bytes(graph, module.loops, states, io, self._may_take)
+        self.sharing = share_bytes(graph, module.loops, states, io, self._may_take, turns)
+        if self._floor_meets():
+            self.sharing = share_bytes(graph, module.loops, states, io, self._may_take, turns, meet=False)
         self.kernels = RowKernels(set(module.loops))
         self.calls = count()  # numbers for them
         self.repeat_vars = {v.name for v in (*self.entry_dims, *fresh_dims(graph))}  # and of dims
@@ -131,14 +148,15 @@ class _Layout:
         self.blocks: dict[str, Block] = {}
         self.block_of: dict[str, str] = {}  # buffer in the arena -> its block
         self.used_by: dict[str, Storage | int] = {}  # block -> what it is for, or the step that it is for
-        self.state_at, self.state_bytes = state_offsets(module.states, align)
+        self.state_at, self.state_bytes = state_offsets(module.states, align, self.turn_of)
         self.version = {s: s for s in module.states}  # the buffer that holds each state's value now
         self._name_values()
 
     def _name_values(self) -> None:
         """Names are unique: constants and states keep theirs, then inputs and outputs have first choice."""
-        self.taken = {*self.module.consts, *self.module.states}
-        self.names: dict[str, str] = {f"@{c}": c for c in self.module.consts}
+        constants = (*self.module.consts, *self.module.stacks)
+        self.taken = {*constants, *self.module.states}
+        self.names: dict[str, str] = {f"@{c}": c for c in constants}
         self.regions = set(REGIONS)
         self.region_of: dict[str, str] = {}
         for value in self.graph.params:
@@ -147,6 +165,11 @@ class _Layout:
         for value in (*(r for r in self.graph.results if not r.const), *self.graph.values()):
             if value.name not in self.names:
                 self.names[value.name] = fresh_name(value.name, self.taken)
+
+    def _floor_meets(self) -> bool:
+        """Whether values that turns carry are in use at the same time, so that not all of them lie at the bottom."""
+        held = {id(s): s for pair in self.sharing.met for s in map(self.sharing.storage.__getitem__, pair)}.values()
+        return any(a.born <= b.last and b.born <= a.last for a, b in combinations(held, 2))
 
     def _may_take(self, step: int, out: str, arg: str) -> bool:
         """Whether a result may be written over an argument that dies: in a stream, where its rows were checked."""
@@ -174,7 +197,10 @@ class _Layout:
             self._define(p, "input")
         for step, node in enumerate(self.graph.body, 1):
             segment = self.streamed.get(step)
-            if segment is None:
+            if step in self.begins or step in self.ends:
+                assert isinstance(node, Call)  # a mark is
+                self._mark(step, node)
+            elif segment is None:
                 self._node(step, node)
             elif step == segment.first:
                 self._stream(segment)
@@ -191,6 +217,23 @@ class _Layout:
             self._read(step, node)
         elif isinstance(node, WriteState):
             self._write(step, node)
+
+    def _mark(self, step: int, node: Call) -> None:
+        """Where turns begin, and where they end."""
+        (value,), out = node.args, node.out
+        source = self.names[self._key(value)]
+        if self.sharing.of(value) is self.sharing.of(out):
+            self.names[out.name] = source
+        else:
+            self.body.append(Copy(self._define(out), source))
+        if step in self.begins:
+            self.before, self.body = self.body, []
+            return
+        span = self.ends[step]
+        (begun,) = node_outs(self.graph.body[span.first - 1])
+        carry = self.names[begun.name], self.names[out.name]
+        var = self.turn_of[span.count]
+        self.body = [*self.before, Repeat(var, 0, span.count, tuple(self.body), carry)]
 
     def _stream(self, segment: Segment) -> None:
         """The repeats of a segment; its nodes are calls."""
@@ -214,7 +257,11 @@ class _Layout:
         for const in self.module.consts.values():
             if const.name in used:
                 self._add(PlanBuffer(const.name, const.type, "const", 0, "const"))
-        self.const_bytes = sum(self.module.consts[n].type.max_bytes for n in used)
+        self.const_bytes = sum(c.type.max_bytes for n, c in self.module.consts.items() if n in used)
+        for stack in (s for s in self.module.stacks.values() if s.name in used):
+            at = self.turn_of[stack.turns].expr * stack.stride
+            self._add(PlanBuffer(stack.name, stack.type, "const", at, "const"))
+            self.const_bytes += stack.nbytes
 
     def _define(self, value: Value, role: Role = "temp") -> str:
         """Adds the buffer of a value where its storage lives; its name."""
@@ -432,10 +479,14 @@ class _Layout:
     # --- places ----------------------------------------------------------------------------------------
 
     def _finish(self, outputs: tuple[str, ...]) -> Laid:
-        blocks = tuple(self.blocks.values())
+        floor = {self.block_of[self.names[v]] for pair in self.sharing.met for v in pair}
+        blocks = tuple(replace(b, fixed=0) if b.name in floor else b for b in self.blocks.values())
         separations: tuple[Separation, ...] | None = None
         if self.scaled:
-            placement = best_scaled(placements(blocks), blocks, self.sizes)
+            found = placements(blocks)
+            placement = best_scaled(found, blocks, self.sizes)
+            if floor:
+                placement = min((fixed_first(blocks, placement), *found), key=lambda p: p.peak)
             closed_form = scaled(blocks, self.sizes, placement, self.dims)
             fullest = _fullest(blocks)
         elif self.segments:

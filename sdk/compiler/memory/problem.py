@@ -12,6 +12,7 @@ __all__ = [
     "Placement",
     "Separation",
     "aligned",
+    "fixed_first",
     "live_profile",
     "lower_bound",
     "overlapping",
@@ -63,6 +64,16 @@ class Placement:
 def aligned(offset: int, align: int) -> int:
     """``offset`` rounded up to a multiple of ``align``."""
     return -(-offset // align) * align
+
+
+def fixed_first(blocks: Sequence[Block], placement: Placement) -> Placement:
+    """The placement with each block as low as it can be on those that it puts below, blocks fixed at 0 first."""
+    order = sorted(blocks, key=lambda b: (b.fixed is None, placement.offsets[b.name], b.first, b.name))
+    offsets: dict[str, int] = {}
+    for k, b in enumerate(order):
+        below = (a for a in order[:k] if a.size and b.size and a.first <= b.last and b.first <= a.last)
+        offsets[b.name] = max((aligned(offsets[a.name] + a.size, b.align) for a in below), default=0)
+    return Placement(offsets, max((offsets[b.name] + b.size for b in blocks), default=0), placement.lower_bound)
 
 
 def live_profile(blocks: Iterable[Block]) -> list[tuple[int, list[Block]]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sdk.compiler.ir.module import State
-from sdk.compiler.sym import Dim, ceildiv, max_value, prove_eq
+from sdk.compiler.sym import Dim, Var, ceildiv, max_value, prove_eq
 from sdk.errors import BuildError
 
 __all__ = ["state_offsets"]
@@ -14,9 +14,12 @@ __all__ = ["state_offsets"]
 _MAX_STATE_BYTES: Final = (1 << 31) - 1
 
 
-def state_offsets(states: Mapping[str, State], align: int) -> tuple[dict[str, Dim], Dim]:
+def state_offsets(
+    states: Mapping[str, State], align: int, turns: Mapping[int, Var] | None = None
+) -> tuple[dict[str, Dim], Dim]:
     """Offsets of all states in the state region, in the order of the module, and the region's bytes: dims of those
-    bound at init.
+    bound at init. One with turns is there once for each, at places that depend on the number of the turn, for which
+    ``turns`` has a dim by how many there are.
 
     Raises:
         BuildError: a state of layout paged, or more bytes than 32 bits count.
@@ -27,9 +30,16 @@ def state_offsets(states: Mapping[str, State], align: int) -> tuple[dict[str, Di
         if state.layout == "paged":
             raise BuildError(f"state @{state.name} has layout paged", hint="plain and ring states can be planned")
         to = max(align, state.type.dtype.nbytes)
-        out[state.name] = at if prove_eq(at % to, 0) is True else ceildiv(at, to) * to
-        at = out[state.name] + state.type.nbytes
+        first, size = _up(at, to), state.type.nbytes
+        stride = _up(size, to)
+        out[state.name] = first if state.turns == 1 else first + (turns or {})[state.turns].expr * stride
+        at = first + stride * (state.turns - 1) + size
     maximum = max_value(at)
     if not isinstance(at, int) and (maximum is None or maximum > _MAX_STATE_BYTES):
         raise BuildError(f"states of {at} bytes may not fit 32 bits", hint="give their dims smaller upper bounds")
     return out, at
+
+
+def _up(size: Dim, to: int) -> Dim:
+    """The next multiple of ``to``."""
+    return size if prove_eq(size % to, 0) is True else ceildiv(size, to) * to

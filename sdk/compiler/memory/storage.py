@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,6 +20,7 @@ from sdk.compiler.ir.graph import (
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.memory.inplace import may_take_over
+from sdk.compiler.memory.turns import Turns, marks
 from sdk.compiler.ops.registry import get_op
 from sdk.compiler.sym import prove_eq
 from sdk.errors import BuildError
@@ -62,7 +63,8 @@ class Sharing:
 
     ``alias``: the value whose bytes a view sees or an in-place result takes over. ``direct_reads`` and
     ``direct_writes``: steps of state accesses that need no copy. ``copied_results``: positions in the results
-    that need bytes of their own. ``renames``: views without any difference.
+    that need bytes of their own. ``renames``: views without any difference. ``met``: what a turn begins with and what
+    the one before made, never in use at once, are to lie at one place.
     """
 
     storage: dict[str, Storage]
@@ -71,6 +73,7 @@ class Sharing:
     direct_writes: set[int] = field(default_factory=set)
     copied_results: set[int] = field(default_factory=set)
     renames: set[str] = field(default_factory=set)
+    met: list[tuple[str, str]] = field(default_factory=list)
 
     def of(self, value: Value) -> Storage:
         """The storage of a value."""
@@ -87,7 +90,13 @@ def is_view(node: Node) -> bool:
 
 
 def share_bytes(
-    graph: Graph, loops: Mapping[str, Loops], states: Mapping[str, TensorType], io: Io, takes: Takes | None = None
+    graph: Graph,
+    loops: Mapping[str, Loops],
+    states: Mapping[str, TensorType],
+    io: Io,
+    takes: Takes | None = None,
+    turns: tuple[Turns, ...] = (),
+    meet: bool = True,
 ) -> Sharing:
     """Decides views, results, state accesses and in-place results of a scheduled graph.
 
@@ -98,14 +107,18 @@ def share_bytes(
         io: where inputs and outputs live.
         takes: whether the value that step k makes (first name) may have the bytes of an argument that dies there
             (second name); by default where the accesses of the call allow it.
+        turns: the nodes that run in turns.
+        meet: whether what a turn makes of the value that turns carry may lie where that lay, else it is copied there.
 
     Raises:
         BuildError: an op that was not lowered, a call of a graph, or a view whose size cannot be proved.
     """
     out = _views(graph)
+    for span in turns:
+        _kept(out, span)
     _results(graph, out, io)
-    _states(graph, out, loops, states)
-    _take_over(graph, out, loops, takes)
+    _states(graph, out, loops, states, marks(turns))
+    _take_over(graph, out, loops, takes, turns, meet)
     return out
 
 
@@ -163,6 +176,13 @@ def _view(out: Sharing, source: Value, value: Value, checked: bool) -> None:
         out.renames.add(value.name)
 
 
+def _kept(out: Sharing, span: Turns) -> None:
+    """What turns find there when they begin stays until the last is done."""
+    for storage in out.unique():
+        if storage.born < span.first and any(span.first < step <= span.last for step in storage.users):
+            storage.users.append(span.last)
+
+
 def _results(graph: Graph, out: Sharing, io: Io) -> None:
     """One result owns the bytes it was computed in; others, and inputs, constants and states, are copied."""
     end = len(graph.body) + 1
@@ -185,7 +205,9 @@ def _results(graph: Graph, out: Sharing, io: Io) -> None:
 # --- states --------------------------------------------------------------------------------------------
 
 
-def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapping[str, TensorType]) -> None:
+def _states(
+    graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapping[str, TensorType], marks: frozenset[int]
+) -> None:
     reads = [(k, n) for k, n in enumerate(graph.body, 1) if isinstance(n, ReadState)]
     writes = [(k, n) for k, n in enumerate(graph.body, 1) if isinstance(n, WriteState)]
     events: list[tuple[int, str]] = []  # from which step the old value of a state is gone
@@ -193,7 +215,7 @@ def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapp
         storage = out.of(node.value)
         alone = node.at is None and sum(n.state == node.state for _, n in writes) == 1
         old = [(r, out.of(n.out)) for r, n in reads if n.state == node.state and r < step]
-        if alone and _may_write_directly(graph, storage, states[node.state], old, loops):
+        if alone and storage.born not in marks and _may_write_directly(graph, storage, states[node.state], old, loops):
             storage.memory, storage.place = "state", node.state
             out.direct_writes.add(step)
             for _, reader in old:
@@ -253,22 +275,51 @@ def _replaces(node: Node, new: Storage, old: Storage, loops: Mapping[str, Loops]
 # --- in place ------------------------------------------------------------------------------------------
 
 
-def _take_over(graph: Graph, out: Sharing, loops: Mapping[str, Loops], takes: Takes | None) -> None:
+def _take_over(
+    graph: Graph, out: Sharing, loops: Mapping[str, Loops], takes: Takes | None, turns: Sequence[Turns], meet: bool
+) -> None:
     """Lets results of calls take the bytes of arguments that die there, where the accesses allow it."""
+    begins, ends = {t.first: t for t in turns}, {t.last: t for t in turns}
+    carried = {goes.name: begun for t in turns if meet for begun, goes in (_carried(graph, t),)}
     for step, node in enumerate(graph.body, 1):
+        if step in ends:
+            _next_turn(graph, out, ends[step], meet)
+            continue
         if not isinstance(node, Call) or node.kind != "loops":
             continue
         for value in node.outs:
             new = out.of(value)
             if new.memory == "state" or new.born != step:
                 continue
+            if any(name in carried and out.of(carried[name]).last < step for name in new.values):
+                continue  # it lies where the carried value was
             for arg in node.args:
                 old = out.of(arg)
                 dies = old.memory == "arena" and old.last == step and not any(v.name in old.values for v in node.outs)
-                if dies and (takes is None or takes(step, value.name, arg.name)) and _replaces(node, new, old, loops):
+                if dies and (takes is None or takes(step, value.name, arg.name)):
+                    if step not in begins and not _replaces(node, new, old, loops):
+                        continue
                     _merge(out, old, new)
                     out.alias[value.name] = arg.name
                     break
+
+
+def _carried(graph: Graph, span: Turns) -> tuple[Value, Value]:
+    """What a turn begins with, and what the next one does."""
+    return node_outs(graph.body[span.first - 1])[0], node_args(graph.body[span.last - 1])[0]
+
+
+def _next_turn(graph: Graph, out: Sharing, span: Turns, meet: bool) -> None:
+    """The carried value goes where it was when the turn began: it may be there already, or be made there."""
+    begun, last = _carried(graph, span)
+    (then,) = node_outs(graph.body[span.last - 1])
+    home, made, new = out.of(begun), out.of(last), out.of(then)
+    if meet and made is not home and (made.memory, made.origin) == ("arena", "call") and made.born > home.last:
+        out.met.append((begun.name, last.name))
+        home = made
+    out.alias[then.name] = last.name if made is home else begun.name
+    _merge(out, home, new)
+    new.users.append(span.last)
 
 
 def _merge(out: Sharing, old: Storage, new: Storage) -> None:

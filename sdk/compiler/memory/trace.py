@@ -97,7 +97,10 @@ class _Tracer:
                 case Copy():
                     self.events.append(_Event(step, None, self._whole((stmt.src,)), self._whole((stmt.dst,))))
                 case Repeat():
-                    for k in range(evaluate(stmt.lo, self.env), evaluate(stmt.hi, self.env)):
+                    lo, hi = evaluate(stmt.lo, self.env), evaluate(stmt.hi, self.env)
+                    if stmt.carry is not None:
+                        hi = min(hi, lo + 2)  # all turns use the arenas alike
+                    for k in range(lo, hi):
                         self.env[stmt.var] = k
                         self._body(stmt.body, step)
                 case Bind(value=str() as name):

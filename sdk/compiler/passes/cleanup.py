@@ -21,7 +21,7 @@ from sdk.compiler.ir.graph import (
     node_symbols,
 )
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.module import Const, Module
+from sdk.compiler.ir.module import Const, Module, Stack
 from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.sym import Var, free_vars
 
@@ -101,7 +101,7 @@ def _key(node: Node, version: int) -> object:
     match node:
         case Call():
             reads = version if node.kind == "graph" else 0
-            place = (node.place, node.replicas, node.edge, reads)
+            place = (node.place, node.replicas, node.edge, node.turns, reads)
             return "call", node.kind, node.callee, node.args, _exact(node.attrs), types, place
         case ReadState():
             return "read", node.state, version, types
@@ -118,10 +118,11 @@ def _exact(value: object) -> object:
 
 def _share_consts(module: Module) -> Module:
     """Constants that are equal but for their names become one."""
-    first: dict[object, Const] = {}
+    first: dict[object, Const | Stack] = {}
     env: dict[str, str] = {}
-    for const in module.consts.values():
-        same = first.setdefault((const.type, const.layout, const.digest), const)
+    for const in module.constants:
+        turns = const.turns if isinstance(const, Stack) else None
+        same = first.setdefault((const.type, const.layout, turns, const.digest), const)
         if same is not const:
             env[const.name] = same.name
     if not env or not module.graphs:
@@ -202,12 +203,13 @@ def _unused(module: Module) -> Module:
     used |= {v.name for g in graphs.values() for v in g.results if v.const}
     used |= {s.init for s in states.values() if isinstance(s.init, str)}
     consts = {k: c for k, c in module.consts.items() if whole or k in used}
-    after = replace(module, graphs=graphs, loops=loops, states=states, consts=consts)
+    stacks = {k: s for k, s in module.stacks.items() if whole or k in used}
+    after = replace(module, graphs=graphs, loops=loops, states=states, consts=consts, stacks=stacks)
     return module if _counts(after) == _counts(module) else after
 
 
 def _counts(module: Module) -> tuple[int, ...]:
-    return len(module.graphs), len(module.loops), len(module.states), len(module.consts)
+    return tuple(map(len, (module.graphs, module.loops, module.states, module.consts, module.stacks)))
 
 
 def _reached(module: Module) -> dict[str, Graph]:

@@ -124,7 +124,7 @@ def shared_const(module: Module, made: dict[str, Const], stem: str, data: Array,
     """
     new = Const(stem, type, data)
     name, k = stem, 2
-    while (old := made.get(name) or module.consts.get(name)) is not None:
+    while (old := made.get(name) or module.constant(name)) is not None:
         if (old.type, old.layout, old.digest) == (type, new.layout, new.digest):
             return Value(name, type, const=True)
         name, k = f"{stem}_{k}", k + 1

@@ -34,18 +34,18 @@ from sdk.compiler.ops.registry import infer
 from sdk.compiler.sym import Dim, Var, free_vars, prove_eq, substitute
 from sdk.errors import BuildError
 
-__all__ = ["Inline"]
+__all__ = ["Inline", "inlined"]
 
 
 @dataclass(frozen=True)
 class Inline:
-    """Puts the body of a graph in the place of each call of it that has no replicas; graphs that nothing calls any
-    more go, but for entries. Dims that the called graph computes get names of their own at each call."""
+    """Puts the body of a graph in the place of each call of it without replicas and turns; graphs that nothing calls
+    any more go, but for entries. Dims that the called graph computes get names of their own at each call."""
 
     name = "inline"
 
     def run(self, module: Module) -> Module:
-        """The module whose entries call no graph, but for replicated ones; itself when there is none.
+        """The module whose entries call no graph, but for replicated ones and turns; itself when there is none.
 
         Raises:
             BuildError: a call does not fit its graph, a graph calls itself, or the nodes would be too many.
@@ -54,13 +54,22 @@ class Inline:
         budget = Budget()
         for name in _callees_first(module):
             calls = [n for n in module.graphs[name].body if _inlinable(n)]
-            done[name] = _Inliner(module.graphs[name], done, budget).run() if calls else module.graphs[name]
+            done[name] = inlined(module.graphs[name], done, budget) if calls else module.graphs[name]
         if all(done[name] is g for name, g in module.graphs.items()):
             return module
         called = {n.callee for g in done.values() for n in g.body if isinstance(n, Call) and n.kind == "graph"}
         before = {n.callee for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.kind == "graph"}
         kept = {k: done[k] for k, g in module.graphs.items() if g.entry or k in called or k not in before}
         return replace(module, graphs=kept)
+
+
+def inlined(graph: Graph, callees: Mapping[str, Graph], budget: Budget) -> Graph:
+    """The graph with the nodes of those of ``callees`` that it calls without replicas and turns, which call none.
+
+    Raises:
+        BuildError: a call does not fit its graph, or the nodes would be too many.
+    """
+    return _Inliner(graph, callees, budget).run()
 
 
 def _callees_first(module: Module) -> tuple[str, ...]:
@@ -76,7 +85,7 @@ def _callees_first(module: Module) -> tuple[str, ...]:
 
 
 def _inlinable(node: Node) -> bool:
-    return isinstance(node, Call) and node.kind == "graph" and not node.replicas
+    return isinstance(node, Call) and node.kind == "graph" and not node.replicas and node.turns == 1
 
 
 class _Inliner:

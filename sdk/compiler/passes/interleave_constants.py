@@ -100,7 +100,7 @@ def _is_vector(param: Param) -> bool:
 
 
 def _is_plain(module: Module, arg: Value) -> bool:
-    return arg.const and not module.consts[arg.name].layout.steps
+    return arg.const and arg.name in module.consts and not module.consts[arg.name].layout.steps
 
 
 def _place(value: ValueExpr, plain: set[str]) -> Dim | None:
@@ -158,7 +158,7 @@ def _called(graph: Graph, made: Mapping[str, _Table], module: Module, consts: di
 def _name(stem: str, rows: NDArray[Any], module: Module, consts: dict[str, Const]) -> str:
     """The name of a constant with these rows, which is made where there is none."""
     name = stem
-    while name in module.consts or (name in consts and not np.array_equal(consts[name].data, rows)):
+    while module.constant(name) is not None or (name in consts and not np.array_equal(consts[name].data, rows)):
         name += "_"
     consts.setdefault(name, Const(name, TensorType(I32, rows.shape), rows))
     return name

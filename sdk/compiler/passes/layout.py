@@ -129,11 +129,12 @@ class _Sweep:
         """The bytes that ``as_base`` would move."""
         held = self.held(value)
         step = held.perm.then(perm.inverse())
-        free = held.base.const or step.is_identity or (held.base.name, step) in self._made
+        known = held.base.const and held.base.name not in self.module.stacks
+        free = known or step.is_identity or (held.base.name, step) in self._made
         return 0 if free else _cost(held.base.type, step)
 
     def _arranged(self, base: Value, perm: Permute) -> Value:
-        if base.const:
+        if base.const and base.name not in self.module.stacks:
             const = self.consts.get(base.name) or self.module.consts[base.name]
             if not const.layout.steps:
                 return self.const(f"{base.name}_moved", pack_array(const.data, Layout((perm,))), base.type)
@@ -216,7 +217,7 @@ class _Sweep:
         if value.type.rank == 0 or value.type.rank == rank:
             return self.as_base(value, perm) if value.type.rank else value
         shape = ((1,) * (rank - value.type.rank)) + value.type.shape
-        if value.const:
+        if value.const and value.name not in self.module.stacks:
             const = self.consts.get(value.name) or self.module.consts[value.name]
             data = np.asarray(const.data).reshape([d for d in shape if isinstance(d, int)])
             return self.const(f"{value.name}_moved", pack_array(data, Layout((perm.inverse(),))), value.type)

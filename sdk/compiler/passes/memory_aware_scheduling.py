@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sdk.compiler.ir.graph import Graph
+from sdk.compiler.ir.graph import Call, Graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.memory.scheduling import arena_bytes, best_order
 from sdk.compiler.memory.storage import Io
+from sdk.compiler.passes.turns import called_in_turns
 
 __all__ = ["MemoryAwareScheduling"]
 
@@ -28,20 +29,23 @@ class MemoryAwareScheduling:
     name = "memory-aware-scheduling"
 
     def run(self, module: Module) -> Module:
-        """The module with its entries in order.
+        """The module with its entries in order, and what these call in turns; around turns nothing moves.
 
         Raises:
             BuildError: an entry is not fully lowered, or a size has no bound.
         """
+        nodes = (n for g in module.graphs.values() for n in g.body)
+        bodies = {n.callee for n in nodes if isinstance(n, Call) and n.turns != 1}
         for graph in module.graphs.values():
-            if graph.entry:
+            if not called_in_turns(graph) and (graph.entry or graph.name in bodies):
                 module = module.with_graph(self._ordered(module, graph))
         return module
 
     def _ordered(self, module: Module, graph: Graph) -> Graph:
         states = {s.name: s.type for s in module.states.values()}
-        found = best_order(graph, module.loops, states, self.io, self.align)
+        io: Io = self.io if graph.entry else "arena"
+        found = best_order(graph, module.loops, states, io, self.align)
         if found.graph is graph:
             return graph
-        before, after = (arena_bytes(g, module.loops, states, self.io, self.align) for g in (graph, found.graph))
+        before, after = (arena_bytes(g, module.loops, states, io, self.align) for g in (graph, found.graph))
         return found.graph if after < before else graph

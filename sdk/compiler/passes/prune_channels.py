@@ -41,7 +41,7 @@ def _without(module: Module, graph: Graph, consts: dict[str, Const], multiple: i
     """A graph without the channels it can do without."""
 
     def data(value: Value) -> Array | None:
-        const = module.consts[value.name] if value.const else None
+        const = module.consts.get(value.name) if value.const else None
         return const.data if const is not None and not const.layout.steps else None
 
     roles = [role_of(node, data) for node in graph.body]

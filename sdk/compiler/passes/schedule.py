@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
 from sdk.compiler.ir.layout import Interleave, Join, Layout, Permute, Scale, Tile, Widen
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.module import Const, Module
+from sdk.compiler.ir.module import Const, Module, Stack
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.machines.lookup import machine_for
@@ -62,10 +62,12 @@ class ScheduleLoops:
         names: dict[str, str] = {}
         for name, f in done.items():
             names[name] = kernel.setdefault(loops_key(f), name)
-        consts: dict[str, Const] = {}
-        graphs = {g.name: _repack(g, done, names, module, consts) for g in module.graphs.values()}
+        made: dict[str, Const | Stack] = {}
+        graphs = {g.name: _repack(g, done, names, module, made) for g in module.graphs.values()}
         loops = {name: done[name] for name in kernel.values()}
-        return replace(module, stage="scheduled", loops=loops, graphs=graphs).with_consts(*consts.values())
+        consts = {**module.consts, **{c.name: c for c in made.values() if isinstance(c, Const)}}
+        stacks = {**module.stacks, **{c.name: c for c in made.values() if isinstance(c, Stack)}}
+        return replace(module, stage="scheduled", loops=loops, graphs=graphs, consts=consts, stacks=stacks)
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,11 @@ def _nest(module: Module, name: str, threads: int = 1, compact: bool = False) ->
     calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
     packable = {p for k, p in enumerate(reads) if all(call.args[k].const for call in calls)}
     even = {p for k, p in enumerate(reads) if p in packable and all(_even(module, call.args[k]) for call in calls)}
-    known = {p: [module.consts[c.args[k].name].data for c in calls] for k, p in enumerate(reads) if p in packable}
+    known = {
+        p: [data for c in calls for data in _elements(module, c.args[k], _turns(module, c))]
+        for k, p in enumerate(reads)
+        if p in packable
+    }
     return Nest(plain, frozenset(packable), threads, frozenset(even), known, compact)
 
 
@@ -121,11 +127,24 @@ def candidates_of(module: Module, machine: Machine) -> dict[str, list[Choice]]:
 
 def _even(module: Module, arg: Value) -> bool:
     """Whether a constant is of int8 and as far from 0 on both sides: -128 is not in it."""
-    return arg.type.dtype == I8 and not bool((module.consts[arg.name].data == I8.limits[0]).any())
+    if arg.type.dtype != I8:
+        return False
+    return not any(bool((data == I8.limits[0]).any()) for data in _elements(module, arg, 1))
+
+
+def _turns(module: Module, call: Call) -> int:
+    """In how many turns a call runs as far as its constants tell."""
+    return max((module.stacks[a.name].turns for a in call.args if a.const and a.name in module.stacks), default=1)
+
+
+def _elements(module: Module, arg: Value, turns: int) -> Sequence[NDArray[Any]]:
+    """What a constant holds in each turn."""
+    stack = module.stacks.get(arg.name)
+    return [module.consts[arg.name].data] * turns if stack is None else stack.arrays
 
 
 def _repack(
-    graph: Graph, loops: dict[str, Loops], names: dict[str, str], module: Module, consts: dict[str, Const]
+    graph: Graph, loops: dict[str, Loops], names: dict[str, str], module: Module, made: dict[str, Const | Stack]
 ) -> Graph:
     body = []
     for node in graph.body:
@@ -133,10 +152,10 @@ def _repack(
             f = loops[node.callee]
             reads = [p.buffer.name for p in f.params if p.mode == "read"]
             args = list(node.args)
-            beside = {p: module.consts[a.name].data for p, a in zip(reads, node.args, strict=True) if a.const}
+            beside = {p: a for p, a in zip(reads, node.args, strict=True) if a.const}
             for param, layout in f.layouts.items():
                 k = reads.index(param)
-                const = _packed(module.consts[args[k].name], layout, beside, module, consts)
+                const = _packed(module, args[k].name, layout, beside, made)
                 args[k] = Value(const.name, const.type, const=True)
             node = replace(node, callee=names[node.callee], args=tuple(args))
         elif isinstance(node, WriteState) and node.kernel:
@@ -146,25 +165,41 @@ def _repack(
 
 
 def _packed(
-    const: Const, layout: Layout, beside: Mapping[str, NDArray[Any]], module: Module, made: dict[str, Const]
-) -> Const:
-    """The constant in a layout, which may name vectors ``beside`` it, under a name that no other has; put into ``made``
+    module: Module, plain: str, layout: Layout, beside: Mapping[str, Value], made: dict[str, Const | Stack]
+) -> Const | Stack:
+    """A constant in a layout, which may name vectors ``beside`` it, under a name that no other has; put into ``made``
     where it is not there yet."""
+    const = module.stacks.get(plain) or module.consts[plain]
     type = layout.stored(TensorType(const.type.dtype, const.type.shape))
-    named = any(isinstance(step, Scale) and step.by for step in layout.steps)
-    scaled = pack_array(const.data, layout, beside) if named else None
-    name = f"{const.name}_{_short(layout)}"
-    while name in module.consts or (name in made and not _is(made[name], layout, scaled)):
+    named = {step.by: beside[step.by] for step in layout.steps if isinstance(step, Scale) and step.by}
+    scaled = _arrays(module, const, layout, named) if named else None
+    name = f"{plain}_{_short(layout)}"
+    while module.constant(name) is not None or (name in made and not _is(made[name], layout, scaled)):
         name += "_"
     if name not in made:
-        data = pack_array(const.data, layout) if scaled is None else scaled
-        made[name] = Const(name, type, data, layout)
+        found = scaled or _arrays(module, const, layout, {})
+        one = len(found) == 1 and isinstance(const, Const)
+        made[name] = Const(name, type, *found, layout) if one else Stack(name, type, found, layout)
     return made[name]
 
 
-def _is(const: Const, layout: Layout, data: NDArray[Any] | None) -> bool:
+def _arrays(
+    module: Module, const: Const | Stack, layout: Layout, named: Mapping[str, Value]
+) -> tuple[NDArray[np.generic], ...]:
+    """What a constant holds in each turn, packed: in one for all where neither it nor a vector differs by turn."""
+    stacks = [module.stacks[value.name].turns for value in named.values() if value.name in module.stacks]
+    turns = const.turns if isinstance(const, Stack) else max(stacks, default=1)
+    arrays = const.arrays if isinstance(const, Stack) else [const.data] * turns
+    vectors = {name: _elements(module, value, turns) for name, value in named.items()}
+    return tuple(
+        pack_array(data, layout, {name: found[k] for name, found in vectors.items()}) for k, data in enumerate(arrays)
+    )
+
+
+def _is(const: Const | Stack, layout: Layout, data: tuple[NDArray[Any], ...] | None) -> bool:
     """Whether a packed constant is in a layout, which says what it holds where no ``data`` are given."""
-    return const.layout == layout and (data is None or np.array_equal(const.data, data))
+    held = const.arrays if isinstance(const, Stack) else (const.data,)
+    return const.layout == layout and (data is None or all(map(np.array_equal, held, data)))
 
 
 def _short(layout: Layout) -> str:

@@ -101,7 +101,7 @@ class _Checker:
 
     def _use(self, value: Value) -> None:
         if value.const:
-            const = self.module.consts.get(value.name)
+            const = self.module.constant(value.name)
             if const is None:
                 self.error(f"constant {value} does not exist")
             elif const.type != value.type:
@@ -201,8 +201,8 @@ class _Checker:
             self.error("attributes are not in the order of their names, or one is given twice")
         for var in sorted(attr_symbols(node.attrs), key=lambda v: v.name):
             self._symbols((var.expr,), fresh=False)
-        if node.kind != "graph" and (node.replicas or node.edge != "one"):
-            self.error("only a call of a graph has replicas and edges")
+        if node.kind != "graph" and (node.replicas or node.edge != "one" or node.turns != 1):
+            self.error("only a call of a graph has replicas, edges and turns")
         self._symbols(node.replicas, fresh=False)
         match node.kind:
             case "op":
@@ -257,7 +257,7 @@ class _Checker:
         pairs = [(f"%{p.buffer.name}", p.buffer.type, v.type) for p, v in zip([*reads, *writes], values, strict=True)]
         self._unify(node, callee.dims, pairs)
         for p, value in zip(reads, node.args, strict=True):
-            const = self.module.consts.get(value.name) if value.const else None
+            const = self.module.constant(value.name) if value.const else None
             stored = ROW_MAJOR if const is None else const.layout
             if stored != p.layout:
                 self.error(f"@{node.callee} reads %{p.buffer.name} stored as {p.layout}, {value} is {stored}")
@@ -279,6 +279,8 @@ class _Checker:
         values = [*node.args, *node.outs]
         formal = [*callee.params, *callee.results]
         pairs = [(str(p), p.type, v.type) for p, v in zip(formal, values, strict=True)]
+        if node.turns != 1 and [p.type for p in callee.params[:1]] != [r.type for r in callee.results]:
+            self.error(f"in turns, the one result of @{node.callee} is its first argument")
         brought = [v for v in fresh_dims(callee) if any(d is v.expr for r in callee.results for d in r.type.shape)]
         found = self._unify(node, (*callee.dims, *brought), pairs)
         for var in brought:

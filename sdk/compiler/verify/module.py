@@ -14,6 +14,7 @@ from sdk.compiler.sym import Var, prove_ge
 from sdk.compiler.verify.diagnostic import Diagnostic
 from sdk.compiler.verify.graph import verify_graph
 from sdk.compiler.verify.loops import verify_loops
+from sdk.compiler.verify.turns import verify_turns
 from sdk.errors import BuildError
 
 __all__ = ["check", "verify"]
@@ -74,6 +75,7 @@ def check(module: Module, ops: OpTable | None = None) -> None:
 def _names(module: Module, report: Report) -> None:
     tables: dict[str, Mapping[str, object]] = {
         "constant": module.consts,
+        "stack": module.stacks,
         "state": module.states,
         "graph": module.graphs,
         "loops": module.loops,
@@ -86,6 +88,8 @@ def _names(module: Module, report: Report) -> None:
                 report(f"{what} @{key}", f"is called @{name}")
     for name in module.loops.keys() & (module.graphs.keys() | module.plans.keys()):
         report(f"loops @{name}", "a graph or plan has the same name")
+    for name in module.stacks.keys() & module.consts.keys():
+        report(f"stack @{name}", "a constant has the same name")
 
 
 def _states(module: Module, report: Report) -> None:
@@ -94,6 +98,8 @@ def _states(module: Module, report: Report) -> None:
         report(f"module {module.name}", f"the dim {name} has two ranges in the types of states")
     for state in module.states.values():
         where = f"state @{state.name}"
+        if state.turns < 1:
+            report(where, f"of {state.turns} turns")
         if not 0 <= state.axis < max(state.type.rank, 1):
             report(where, f"its axis {state.axis} is not one of {state.type.rank}")
         elif state.layout == "ring" and prove_ge(state.type.shape[state.axis], 1) is not True:
@@ -127,8 +133,12 @@ def _stage(module: Module, report: Report) -> None:
 def _calls(module: Module, report: Report) -> None:
     """Graphs call each other without cycles: generated code does not recurse."""
     calls: dict[str, set[str]] = {}
+    turns: dict[str, set[int]] = {}
     for g in module.graphs.values():
         calls[g.name] = {n.callee for n in g.body if isinstance(n, Call) and n.kind == "graph"}
+        for n in g.body:
+            if isinstance(n, Call) and n.kind == "graph":
+                turns.setdefault(n.callee, set()).add(n.turns)
         loops = [module.loops[n.callee] for n in g.body if isinstance(n, Call) and n.callee in module.loops]
         for f in dict.fromkeys(f.name for f in loops if f.instances):
             report(f"graph @{g.name}", f"calls @{f}, which lists the instances that a plan may call")
@@ -136,3 +146,6 @@ def _calls(module: Module, report: Report) -> None:
         graphlib.TopologicalSorter(calls).prepare()
     except graphlib.CycleError as error:
         report(f"graph @{error.args[1][0]}", f"calls itself: {' -> '.join(error.args[1])}")
+    for g in module.graphs.values():
+        for where, message in verify_turns(g, turns.get(g.name, set()) | ({1} if g.entry else set()), module):
+            report(where, message)

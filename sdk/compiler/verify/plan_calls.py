@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from sdk.compiler.analysis.rows import row_granule, shared_params
 from sdk.compiler.ir.layout import ROW_MAJOR, Layout
@@ -45,17 +46,28 @@ class Statements:
         """Each dim has one value, before it is used; places depend only on those of the caller."""
         given = set(self.plan.dims)
         yield from self._dims(self.plan.body, set(given), repeated=False)
-        places = [(b.name, b.offset) for b in self.plan.buffers] + [(r.name, r.bytes) for r in self.plan.regions]
-        for what, place in places:
-            if not free_vars(place) <= given | {v for v, _ in self.plan.places}:
-                yield f", {what}", f"its place {place} depends on a dim that the run computes"
+        known = given | {v for v, _ in self.plan.places}
+        for region in self.plan.regions:
+            if not free_vars(region.bytes) <= known:
+                yield f", {region.name}", f"its size {region.bytes} depends on a dim that the run computes"
+        for b in self.plan.buffers:
+            in_turns = self.turns if self.regions[b.region].kind in ("const", "state") else set()
+            if not free_vars(b.offset) <= known | in_turns:
+                yield f", {b.name}", f"its place {b.offset} depends on a dim that the run computes"
+
+    @cached_property
+    def turns(self) -> set[Var]:
+        """The numbers of turns, on which places of constants and states may depend."""
+        found = {v for b in self.plan.buffers for v in free_vars(b.offset)}
+        return found - set(self.plan.dims) - {v for v, _ in self.plan.places} - set(self.plan.fresh)
 
     def _dims(self, body: tuple[PlanStmt, ...], bound: set[Var], repeated: bool) -> Iterator[Finding]:
         """``bound`` are the dims with values, to which those of the body are added."""
         for stmt in body:
             where, used = _where(stmt), set(_dims(stmt))
             for name in named(stmt):
-                used |= {v for d in self.by_name[name].type.shape for v in free_vars(d)}
+                buffer = self.by_name[name]
+                used |= {v for d in buffer.type.shape for v in free_vars(d)} | free_vars(buffer.offset) & self.turns
             for var in sorted(used - bound, key=lambda v: v.name):
                 yield where, f"the dim {var.name} has no value here"
             if isinstance(stmt, Repeat | Bind) and stmt.var in bound:
@@ -65,10 +77,25 @@ class Statements:
                 if low is not True or high is not True:
                     yield where, f"{stmt.var.name} = {stmt.lo}..{stmt.hi} may leave {stmt.var.lo}..{stmt.var.hi + 1}"
                 yield from self._dims(stmt.body, bound | {stmt.var}, repeated=True)
+                if stmt.carry is not None:
+                    yield from self._carry(where, stmt, *stmt.carry)
             if isinstance(stmt, Bind):
                 if repeated:
                     yield where, f"the dim {stmt.var.name} is bound in a repeat"
                 bound.add(stmt.var)
+
+    def _carry(self, where: str, repeat: Repeat, into: str, last: str) -> Iterator[Finding]:
+        """What a turn begins with lies where the one before ended with it, and the calls of all turns are the same."""
+        a, b = self.by_name[into], self.by_name[last]
+        if (a.type, a.region, a.ring) != (b.type, b.region, b.ring) or prove_eq(a.offset, b.offset) is not True:
+            yield where, f"carries {last} on as {into}, which lies elsewhere or is of another type"
+        if repeat.lo != 0 or not isinstance(repeat.hi, int) or repeat.hi < 1:
+            yield where, f"has turns {repeat.lo}..{repeat.hi}"
+        for stmt in repeat.body:
+            if not isinstance(stmt, PlanCall | Copy | Check):
+                yield where, f"has a {type(stmt).__name__.lower()} in its turns"
+            elif repeat.var in _dims(stmt):
+                yield _where(stmt), f"is another call in each turn, {repeat.var.name} tells"
 
     def _copy(self, where: str, copy: Copy) -> Iterator[Finding]:
         dst, src = self.by_name[copy.dst], self.by_name[copy.src]
@@ -140,7 +167,7 @@ class Statements:
 
     def _layout(self, buffer: PlanBuffer) -> Layout:
         """How the tensor of a buffer is stored."""
-        const = self.module.consts.get(buffer.name) if buffer.role == "const" else None
+        const = self.module.constant(buffer.name) if buffer.role == "const" else None
         return const.layout if const is not None else ROW_MAJOR
 
     def _rows(self, where: str, call: PlanCall, function: Loops) -> Iterator[Finding]:

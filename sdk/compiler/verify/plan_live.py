@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Repeat, named
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, named, walk_plan
 from sdk.compiler.memory.rings import stored_type
-from sdk.compiler.sym import Dim, evaluate, max_value
+from sdk.compiler.sym import Dim, evaluate, free_vars, max_value, substitute
 from sdk.compiler.verify.plan_below import Below
 
 __all__ = ["Finding", "Live", "above", "by_rows", "named", "stacked"]
@@ -34,12 +34,13 @@ class _Group:
 def by_rows(plan: Plan) -> bool:
     """Whether parts of buffers come and go, so that only a run tells what is in use when: rows, or what a call reads
     and writes its result over."""
-    if any(isinstance(s, Repeat) for s in plan.body) or any(b.ring is not None for b in plan.buffers):
+    rows = any(isinstance(s, Repeat) and s.carry is None for s in plan.body)
+    if rows or any(b.ring is not None for b in plan.buffers):
         return True
     if plan.dims:
         return False  # no call of such a plan writes over what it reads
     named = {b.name: b for b in plan.buffers}
-    calls = (s for s in plan.body if isinstance(s, PlanCall))
+    calls = (s for s in walk_plan(plan.body) if isinstance(s, PlanCall))
     return any(_meet(named[a], named[b]) for call in calls for a, b in combinations(dict.fromkeys(call.args), 2))
 
 
@@ -70,14 +71,21 @@ def above(plan: Plan) -> Iterator[Finding]:
 
 class Live:
     """The groups of buffers of a plan without rows that come and go. Step 0 is before its first statement; what is
-    copied out at the end is all copied in the last step."""
+    copied out at the end is all copied in the last step. Turns are there once: what they find stays until they end."""
 
     def __init__(self, plan: Plan, written: set[str]) -> None:
         """``written``: the buffers with contents of their own, any other is a view."""
         self.plan, self.written = plan, written
         self.by_name = {b.name: b for b in plan.buffers}
         self.kinds = {r.name: r.kind for r in plan.regions}
-        self.end = len(plan.body) + 1
+        self.statements: list[PlanStmt] = []
+        self.spans: list[tuple[int, int]] = []  # the steps of turns, first and last
+        for stmt in plan.body:
+            if isinstance(stmt, Repeat):
+                self.spans.append((len(self.statements) + 1, len(self.statements) + len(stmt.body)))
+            self.statements += stmt.body if isinstance(stmt, Repeat) else (stmt,)
+        self.turns = {s.var for s in plan.body if isinstance(s, Repeat)}
+        self.end = len(self.statements) + 1
         self.below = Below(plan)
 
     def root(self, buffer: PlanBuffer) -> PlanBuffer:
@@ -99,12 +107,18 @@ class Live:
                 use(b.name, 0)
             elif b.role == "state":
                 spans[self.root(b).name] = [0, self.end]
-        for step, stmt in enumerate(self.plan.body, 1):
+        for step, stmt in enumerate(self.statements, 1):
             last = isinstance(stmt, Copy) and stmt.dst in self.plan.outputs
             for name in named(stmt):
                 use(name, self.end if last else step)
         for name in self.plan.outputs:
             use(name, self.end)
+        for repeat, (first, done) in zip((s for s in self.plan.body if isinstance(s, Repeat)), self.spans, strict=True):
+            into, gone = (self.root(self.by_name[name]).name for name in named(repeat))
+            use(gone, done)
+            for root, at in spans.items():
+                if root != into and min(at) < first <= max(at):
+                    at.append(done)
         members: dict[str, list[PlanBuffer]] = {}
         for b in self.plan.buffers:
             if b.name in self.written or not b.alias:
@@ -114,8 +128,11 @@ class Live:
 
     def _group(self, members: list[PlanBuffer], first: int, last: int) -> _Group:
         most = max(max_value(stored_type(b.type, b.ring).nbytes) or 0 for b in members)
-        size = self.below.size(members[0])
-        return _Group(members[0].name, members[0].region, members[0].offset, size, most, first, last)
+        offset, size = members[0].offset, self.below.size(members[0])
+        for var in free_vars(offset) & self.turns:  # all turns have theirs
+            apart = substitute(offset, {var: var.hi}) - substitute(offset, {var: 0})
+            offset, size = substitute(offset, {var: 0}), size + apart
+        return _Group(members[0].name, members[0].region, offset, size, most, first, last)
 
     # --- bytes apart -----------------------------------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait, named
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.memory.placed import CallAt, CallRows, Place, Rows, place_of
-from sdk.compiler.sym import Var, evaluate
+from sdk.compiler.sym import Var, evaluate, free_vars
 from sdk.compiler.verify.diagnostic import Diagnostic
 from sdk.compiler.verify.plan_overlap import reads_come_first
 from sdk.compiler.verify.plan_tags import InUse, Tags
@@ -50,7 +50,9 @@ class _Touched:
 
 class _Machine:
     def __init__(self, module: Module, plan: Plan, env: Mapping[Var, int], proved: Proved, rows: bool) -> None:
-        self.plan, self.env, self.proved = plan, plan.placed(env), proved
+        self.plan, self.proved = plan, proved
+        repeats = (s for s in plan.body if isinstance(s, Repeat) and s.carry is not None)
+        self.env = plan.placed(env) | {s.var: 0 for s in repeats}
         self.found: list[Diagnostic] = []
         self.places = {b.name: place_of(b, self.env) for b in plan.buffers}
         self.kinds = {r.name: r.kind for r in plan.regions}
@@ -84,7 +86,8 @@ class _Machine:
         self.where = "at the end"
         for name in self.plan.outputs:
             self.read(name, 0, self.places[name].rows)
-        self.states()
+        turned = {s.var for s in self.plan.body if isinstance(s, Repeat) and s.carry is not None}
+        self.states({b.name for b in self.plan.buffers if b.role == "state" and not free_vars(b.offset) & turned})
         if self.held is not None and not self.found:
             self.bound(self.held)
         return self.found
@@ -105,6 +108,8 @@ class _Machine:
                     self.moment += not (again and handed)
                     self.read(stmt.src, 0, self.places[stmt.src].rows)
                     self.write(stmt.dst, 0, self.places[stmt.dst].rows)
+                case Repeat(carry=tuple()):
+                    self.turns(stmt)
                 case Repeat():
                     for k in range(evaluate(stmt.lo, self.env), evaluate(stmt.hi, self.env)):
                         self.env[stmt.var] = k
@@ -114,6 +119,28 @@ class _Machine:
                     self.read(name, 0, self.places[name].rows)
                 case Wait() | Bind() | Check():
                     pass  # ``env`` holds to them
+
+    def turns(self, repeat: Repeat) -> None:
+        """Some turns stand for all, which differ in which constants and states they name: the first, the next, which
+        finds what it left, and the last."""
+        assert repeat.carry is not None  # so they are called
+        into, last = repeat.carry
+        count = evaluate(repeat.hi, self.env)
+        placed = [b for b in self.plan.buffers if repeat.var in free_vars(b.offset)]
+        states = {b.name for b in placed if b.role == "state"}
+        names = {name for stmt in repeat.body for name in named(stmt)}
+        for turn in sorted({0, min(1, count - 1), count - 1}):
+            self.env[repeat.var] = turn
+            self.updated -= names
+            self.places |= {b.name: place_of(b, self.env) for b in placed}
+            for name in states:
+                self.write(name, 0, self.places[name].rows)
+            if turn and into != last:
+                self.where = f"turn {turn}"
+                self.read(last, 0, self.places[last].rows)
+                self.write(into, 0, self.places[into].rows)
+            self.body(repeat.body)
+            self.states(states)
 
     def report(self, message: str) -> None:
         at = "".join(f" at {v.name} = {n}" for v, n in self.env.items())
@@ -330,9 +357,9 @@ class _Machine:
 
     # --- states ----------------------------------------------------------------------------------------
 
-    def states(self) -> None:
-        """At the end each state holds its newest version, or what it held before."""
-        versions: dict[str, list[str]] = {name: [] for name, p in self.places.items() if p.buffer.role == "state"}
+    def states(self, of: set[str]) -> None:
+        """At the end each of these states holds its newest version, or what it held before."""
+        versions: dict[str, list[str]] = {name: [] for name in sorted(of)}
         for name in (n for n in self.places if n in self.written):
             for state in self.effects.chain(name) & versions.keys():
                 versions[state].append(name)

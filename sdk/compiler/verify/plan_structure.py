@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Plan, PlanBuffer, Region, named
+from sdk.compiler.ir.plan import Plan, PlanBuffer, Region, Repeat, named
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN
-from sdk.compiler.sym import Dim, free_vars, max_value, min_value, prove_eq, prove_ge
+from sdk.compiler.sym import Dim, free_vars, max_value, min_value, prove_eq, prove_ge, substitute
 from sdk.compiler.verify.diagnostic import Diagnostic
 from sdk.compiler.verify.plan_below import Below
 from sdk.compiler.verify.plan_calls import Statements, located
@@ -42,6 +42,7 @@ class _Structure:
         self.by_name = {b.name: b for b in plan.buffers}
         self.regions = {r.name: r for r in plan.regions}
         self.below = Below(plan)
+        self.turns = {s.var for s in plan.body if isinstance(s, Repeat)}
 
     def names(self) -> Iterator[Finding]:
         """Every name is there, once."""
@@ -54,7 +55,7 @@ class _Structure:
                 yield f", {buffer.name}", f"its region {buffer.region} is not declared"
             if buffer.alias and buffer.alias not in self.by_name:
                 yield f", {buffer.name}", f"it shares bytes with {buffer.alias}, which is not declared"
-            if buffer.role == "const" and buffer.name not in self.module.consts:
+            if buffer.role == "const" and self.module.constant(buffer.name) is None:
                 yield f", {buffer.name}", "it is no constant of the module"
             if buffer.role == "state" and buffer.name not in self.module.states:
                 yield f", {buffer.name}", "it is no state of the module"
@@ -94,6 +95,7 @@ class _Structure:
             where = f", {buffer.name}"
             region = self.regions[buffer.region]
             if region.kind == "const":
+                yield from self._constant(buffer)
                 continue
             if prove_ge(buffer.offset, 0) is not True:
                 yield where, f"offset {buffer.offset} may be negative"
@@ -103,10 +105,32 @@ class _Structure:
                     where,
                     f"offset {buffer.offset} in a region aligned to {region.align} is not aligned to {align}",
                 )
+            yield from self._turns_apart(buffer)
             if buffer.ring is not None and buffer.ring < 1:
                 yield where, f"a ring of {buffer.ring} rows"
             elif buffer.name in written or not self._in_view(buffer):
                 yield from self._inside(buffer, region)
+
+    def _turns_apart(self, buffer: PlanBuffer) -> Iterator[Finding]:
+        """Each turn has bytes of its own."""
+        for var in free_vars(buffer.offset) & self.turns:
+            then = substitute(buffer.offset, {var: var.expr + 1})
+            if not self.below.holds(buffer.offset + self.below.size(buffer), then):
+                yield f", {buffer.name}", f"not proved to lie apart from itself in the next turn, at {then}"
+
+    def _constant(self, buffer: PlanBuffer) -> Iterator[Finding]:
+        """Each constant has a place of its own, from which on its arrays lie, one for each turn."""
+        stack = self.module.stacks.get(buffer.name) if buffer.role == "const" else None
+        if buffer.role != "const":
+            return
+        if stack is None:
+            if buffer.offset != 0:
+                yield f", {buffer.name}", f"a constant at {buffer.offset}"
+            return
+        turns = [v.expr * stack.stride for v in free_vars(buffer.offset) if (v.lo, v.hi) == (0, stack.turns - 1)]
+        if buffer.offset not in turns:
+            where, apart = f", {buffer.name}", f"its {stack.turns} arrays are {stack.stride} bytes apart"
+            yield where, f"{apart}, its place is {buffer.offset}"
 
     def _in_view(self, buffer: PlanBuffer) -> bool:
         """Whether it is a view that starts where what it views does: every run is checked for equal bytes."""

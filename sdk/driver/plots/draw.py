@@ -76,7 +76,7 @@ def _parameters(file: ModelFile, module: Module) -> int:
     """Elements of the constants of a file that was imported."""
     if file.frontend.constants is not None:
         return file.frontend.constants(file.data)
-    return sum(c.data.size for c in module.consts.values())
+    return sum(a.size for c in module.constants for a in c.arrays)
 
 
 def _elements(tensor: OutlineTensor) -> int:

@@ -22,10 +22,12 @@ from sdk.compiler.ir.graph import (
     node_args,
     node_outs,
 )  # fmt: skip
-from sdk.compiler.ir.module import Const, Module
+from sdk.compiler.ir.module import Const, Module, Stack
 from sdk.compiler.ir.types import TensorType
+from sdk.compiler.memory.turns import Turns
 from sdk.compiler.ops.apart import loops_apart
 from sdk.compiler.ops.registry import get_op
+from sdk.compiler.passes.turns import flattened
 from sdk.compiler.sym import Dim, free_vars, max_value
 from sdk.driver.plots.families import GLUE, family_of
 from sdk.driver.plots.words import dim_text
@@ -170,18 +172,19 @@ def draw_module(module: Module, model: str, format: str = "", unbounded: Collect
 
     The bounds of the dims ``unbounded`` were made up for the import: nothing that follows from them is told.
     """
-    graphs = tuple(_Reader(module, g, unbounded).drawn() for g in module.graphs.values() if g.entry)
+    entries = (g for g in module.graphs.values() if g.entry)
+    graphs = tuple(_Reader(module, *flattened(module, g), unbounded).drawn() for g in entries)
     states = tuple(_tensor(s.name, s.type) for s in module.states.values())
-    held = sum(max_value(s.type.nbytes) or 0 for s in module.states.values())
-    return Drawing(model, graphs, states, held, sum(c.data.nbytes for c in _used(module)), format=format)
+    held = sum(s.turns * (max_value(s.type.nbytes) or 0) for s in module.states.values())
+    return Drawing(model, graphs, states, held, sum(c.nbytes for c in _used(module)), format=format)
 
 
-def _used(module: Module) -> list[Const]:
+def _used(module: Module) -> list[Const | Stack]:
     """The constants that a node, a result or a state takes: importers may leave others."""
     taken = {a.name for g in module.graphs.values() for n in g.body for a in node_args(n) if a.const}
     taken |= {v.name for g in module.graphs.values() for v in g.results if v.const}
     taken |= {s.init for s in module.states.values() if isinstance(s.init, str)}
-    return [const for const in module.consts.values() if const.name in taken]
+    return [const for const in module.constants if const.name in taken]
 
 
 def _tensor(name: str, type: TensorType) -> Tensor:
@@ -192,8 +195,9 @@ def _tensor(name: str, type: TensorType) -> Tensor:
 class _Reader:
     """A graph as nodes. ``held`` are the constants behind values that nothing but constants make."""
 
-    def __init__(self, module: Module, graph: Graph, unbounded: Collection[str]) -> None:
+    def __init__(self, module: Module, graph: Graph, turns: Sequence[Turns], unbounded: Collection[str]) -> None:
         self.module, self.graph, self.unbounded = module, graph, unbounded
+        self.turns = {id(node): t.count for t in turns for node in graph.body[t.first - 1 : t.last]}
         self.total: Dim = 0  # multiply-accumulates of all nodes
         self.nodes: list[DrawnNode] = []
         self.edges: dict[tuple[int, int, int], None] = {}
@@ -292,12 +296,12 @@ class _Reader:
         behind = frozenset[str]().union(*(self._behind(a) for n in group for a in node_args(n)))
         total: Dim = 0
         for call in calls:
-            total = total + self._macs(call)
+            total = total + self._macs(call) * self.turns.get(id(call), 1)
         self.total = self.total + total
         family = "state" if states and not calls else family_of(ops, kind)
         return DrawnNode(
             kind, name, family, tuple(_tensor(o.name, o.type) for o in outs), ops, *self._counted(total),
-            sum(self.module.consts[c].data.nbytes for c in behind), states, cost=total,
+            sum(c.nbytes for c in self.module.constants if c.name in behind), states, cost=total,
             inputs=tuple(_tensor(v.name, v.type) for v in _taken(group)), attributes=tuple(_attributes(calls)),
         )  # fmt: skip
 

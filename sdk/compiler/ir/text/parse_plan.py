@@ -151,8 +151,13 @@ def _repeat(r: Reader) -> Repeat:
     var = finish_var(r, name, given, hi, at)
     inner = Reader(r.cursor, r.scope.child(), r.ops)
     inner.scope.dims[name] = var
+    carry = None
+    if r.cursor.accept("carry"):
+        into = _buffer_name(r)
+        r.cursor.expect("=")
+        carry = (into, _buffer_name(r))
     r.cursor.expect("{")
-    return Repeat(var, lo, hi, _body(inner))
+    return Repeat(var, lo, hi, _body(inner), carry)
 
 
 def _call(r: Reader) -> PlanCall:

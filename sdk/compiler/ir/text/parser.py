@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Graph
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.module import Const, Module, Stage, State, StateLayout
+from sdk.compiler.ir.module import Const, Module, Stack, Stage, State, StateLayout
 from sdk.compiler.ir.op_table import OpTable
 from sdk.compiler.ir.plan import Plan
 from sdk.compiler.ir.text.parse_graph import read_graph
@@ -27,7 +27,7 @@ from sdk.source import Source
 __all__ = ["parse_module"]
 
 Array = NDArray[Any]
-Item = TypeVar("Item", Const, State, Graph, Loops, Plan)
+Item = TypeVar("Item", Const, Stack, State, Graph, Loops, Plan)
 
 
 def parse_module(text: str | Source, blobs: Mapping[str, bytes] | None = None, ops: OpTable | None = None) -> Module:
@@ -47,7 +47,7 @@ def parse_module(text: str | Source, blobs: Mapping[str, bytes] | None = None, o
     items = _Items(blobs or {})
     while r.cursor.kind != "end":
         items.read(r)
-    return Module(name, stage, items.consts, items.states, items.graphs, items.loops, items.plans)
+    return Module(name, stage, items.consts, items.states, items.graphs, items.loops, items.plans, items.stacks)
 
 
 class _Items:
@@ -56,6 +56,7 @@ class _Items:
     def __init__(self, blobs: Mapping[str, bytes]) -> None:
         self.blobs = blobs
         self.consts: dict[str, Const] = {}
+        self.stacks: dict[str, Stack] = {}
         self.states: dict[str, State] = {}
         self.graphs: dict[str, Graph] = {}
         self.loops: dict[str, Loops] = {}
@@ -73,7 +74,10 @@ class _Items:
         if word == "const":
             const = _read_const(r, self.blobs)
             r.scope.values[f"@{const.name}"] = const.type
-            _add(self.consts, const, cursor, at)
+            if isinstance(const, Stack):
+                _add(self.stacks, const, cursor, at)
+            else:
+                _add(self.consts, const, cursor, at)
         elif word == "state":
             _add(self.states, _read_state(r), cursor, at)
         elif word == "loops":
@@ -93,16 +97,19 @@ def _add(items: dict[str, Item], item: Item, cursor: Cursor, at: int) -> None:
     items[item.name] = item
 
 
-def _read_const(r: Reader, blobs: Mapping[str, bytes]) -> Const:
+def _read_const(r: Reader, blobs: Mapping[str, bytes]) -> Const | Stack:
     cursor = r.cursor
     name = cursor.sigil("@", "the name of the constant, as @name")
     cursor.expect(":")
     type_ = read_type(r)
     layout = read_layout(cursor)
+    turns = cursor.integer() if cursor.accept("turns") else None
     cursor.expect("=")
     at = cursor.mark
     data = _read_blob(r, type_, blobs) if cursor.accept("blob") else _read_elements(r, type_)
     try:
+        if turns is not None:
+            return Stack(name, type_, tuple(data.reshape(turns, *type_.static_shape)), layout)
         return Const(name, type_, data.reshape(type_.static_shape), layout)
     except (SdkError, ValueError):
         cursor.fail(f"{data.size} elements for the type {type_.dtype}{list(type_.shape)}", at, cursor.mark)
@@ -150,15 +157,16 @@ def _read_state(r: Reader) -> State:
     type_ = read_type(own)
     layout: StateLayout = "plain"
     axis = 0
-    if cursor.text != "=":
+    if cursor.text not in ("=", "turns"):
         layout = cast(StateLayout, one_of(cursor, StateLayout, "a layout"))
         cursor.expect("(")
         axis = cursor.integer()
         cursor.expect(")")
+    turns = cursor.integer() if cursor.accept("turns") else 1
     cursor.expect("=")
     init: str | int | None = None
     if cursor.text == "any":
         cursor.expect("any")
     else:
         init = cursor.sigil("@", "a constant") if cursor.kind == "sigil" else cursor.integer()
-    return State(name, type_, init, layout, axis)
+    return State(name, type_, init, layout, axis, turns)

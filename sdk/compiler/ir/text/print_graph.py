@@ -87,4 +87,5 @@ def _call(node: Call, scope: Scope, types: TypePrinter) -> str:
         text += f" on {string(node.place)}"
     if node.replicas:
         text += f" replicas{types.index(node.replicas, scope)}"
-    return text + (" edge all" if node.edge == "all" else "")
+    text += " edge all" if node.edge == "all" else ""
+    return text + (f" turns {node.turns}" if node.turns != 1 else "")

@@ -60,13 +60,17 @@ def _body(body: tuple[PlanStmt, ...], types: TypePrinter, scope: Scope, pad: str
                 lines.append(f"{pad}check {left} == {right}{_what(stmt.what)}")
             case Repeat():
                 bounds = f"{types.dim(stmt.lo, scope)}..{types.dim(stmt.hi, scope)}"
-                lines.append(f"{pad}repeat {var_name(stmt.var, stmt.hi)} in {bounds} {{")
+                lines.append(f"{pad}repeat {var_name(stmt.var, stmt.hi)} in {bounds}{_carry(stmt)} {{")
                 inner = scope.child()
                 inner.dims[stmt.var.name] = stmt.var
                 _body(stmt.body, types, inner, pad + "  ", lines)
                 lines.append(f"{pad}}}")
             case _:
                 assert_never(stmt)
+
+
+def _carry(stmt: Repeat) -> str:
+    return "" if stmt.carry is None else f" carry {' = '.join(sigil_name('%', name) for name in stmt.carry)}"
 
 
 def _what(text: str) -> str:

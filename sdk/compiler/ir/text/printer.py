@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.module import Const, Module, State
+from sdk.compiler.ir.module import Const, Module, Stack, State
 from sdk.compiler.ir.text.print_graph import print_graph
 from sdk.compiler.ir.text.print_loops import print_loops
 from sdk.compiler.ir.text.print_plan import print_plan
@@ -21,25 +21,25 @@ INLINE_ELEMENTS: Final = 16
 DIGEST_CHARS: Final = 16
 
 
-def _is_inline(const: Const) -> bool:
-    data = const.data
+def _is_inline(const: Const | Stack) -> bool:
     # a NaN has bits that its spelling does not tell
-    return data.size <= INLINE_ELEMENTS and not (data.dtype.kind == "f" and bool(np.isnan(data).any()))
+    spelled = (data.dtype.kind != "f" or not bool(np.isnan(data).any()) for data in const.arrays)
+    return sum(data.size for data in const.arrays) <= INLINE_ELEMENTS and all(spelled)
 
 
 def collect_blobs(module: Module) -> dict[str, bytes]:
     """The bytes of each constant that the text names by digest: ``parse_module`` needs them beside it."""
-    return {c.digest: c.data.tobytes() for c in module.consts.values() if not _is_inline(c)}
+    return {c.digest: b"".join(a.tobytes() for a in c.arrays) for c in module.constants if not _is_inline(c)}
 
 
 def print_module(module: Module) -> str:
     """The text of a module: ``parse_module(print_module(m), collect_blobs(m)) == m``."""
     types = TypePrinter()
     constants = Scope()
-    for const in module.consts.values():
+    for const in module.constants:
         constants.values[f"@{const.name}"] = const.type
     lines = [f"module {bare_name(module.name)} {module.stage}"]
-    lines += _section([_const(c, types) for c in module.consts.values()])
+    lines += _section([_const(c, types) for c in module.constants])
     lines += _section([_state(s, types) for s in module.states.values()])
     for graph in module.graphs.values():
         lines += _section(print_graph(graph, constants, types))
@@ -54,9 +54,12 @@ def _section(lines: list[str]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _const(const: Const, types: TypePrinter) -> str:
+def _const(const: Const | Stack, types: TypePrinter) -> str:
     text = f"const {sigil_name('@', const.name)}: {types.type(const.type, Scope())}{layout_text(const.layout)}"
-    value = _literal(const.data) if _is_inline(const) else f"blob #{const.digest[:DIGEST_CHARS]}"
+    text += f" turns {const.turns}" if isinstance(const, Stack) else ""
+    value = f"blob #{const.digest[:DIGEST_CHARS]}"
+    if _is_inline(const):
+        value = _literal(np.concatenate([array.reshape(-1) for array in const.arrays]))
     return f"{text} = {value}"
 
 
@@ -84,6 +87,7 @@ def _state(state: State, types: TypePrinter) -> str:
     text = f"state {sigil_name('@', state.name)}{header}: {types.type(state.type, scope)}"
     if state.layout != "plain" or state.axis:
         text += f" {state.layout}({state.axis})"
+    text += f" turns {state.turns}" if state.turns != 1 else ""
     if state.init is None:
         return f"{text} = any"
     return f"{text} = {sigil_name('@', state.init) if isinstance(state.init, str) else state.init}"
