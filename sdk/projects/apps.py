@@ -188,7 +188,9 @@ def errors_of(text: str) -> tuple[tuple[str, int, str], ...]:
     return tuple((name[name.rindex("_E_") + 1 :], int(code), what) for name, code, what in _CODE.findall(text))
 
 
-def _entry(number: int, entry: Entry, label: str, told: BuiltEntry, errors: tuple[tuple[int, str], ...]) -> AppEntry:
+def _entry(
+    number: int, entry: Entry, label: str, told: BuiltEntry, errors: tuple[tuple[int, str], ...]
+) -> AppEntry:
     """An entry of the C interface with the shapes that the build knows."""
     every = (*told.dims, *told.fresh)
     at = {var: f"dims[{k}]" for k, var in enumerate(every)}

@@ -18,9 +18,9 @@ from sdk.compiler.ops.fixed import multiply_quantized
 from sdk.compiler.passes.constant_channels import ConstantChannels
 from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.passes.fuse import Fuse
-from sdk.compiler.passes.mulh_requantize import MulhRequantize
 from sdk.compiler.passes.interleave_constants import InterleaveConstants
 from sdk.compiler.passes.lower import Lower
+from sdk.compiler.passes.mulh_requantize import MulhRequantize
 from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.compiler.verify.module import check
 
