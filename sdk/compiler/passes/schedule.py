@@ -179,7 +179,7 @@ def _packed(
     if name not in made:
         found = scaled or _arrays(module, const, layout, {})
         one = len(found) == 1 and isinstance(const, Const)
-        made[name] = Const(name, type, *found, layout) if one else Stack(name, type, found, layout)
+        made[name] = Const(name, type, found[0], layout) if one else Stack(name, type, found, layout)
     return made[name]
 
 
