@@ -35,12 +35,13 @@ def requantized(value: object) -> Requantized | None:
     """How a value is a sum scaled by the high word of a product; None where it is something else."""
     match value:
         case Op("shr", (Op("mac_high", (Op("shl", (Load() as acc, Imm(bits))) as wide, mult, tail)), Load() as right)):
-            away = 0
+            pass
         case _:
             return None
+    away: int | float = 0
     match tail:
-        case Op("add", (rest, Op("and", (Op("shr", (same, Imm(31))), Imm(away))))) if same == wide:
-            tail = rest
+        case Op("add", (rest, Op("and", (Op("shr", (same, Imm(31))), Imm(mask))))) if same == wide:
+            tail, away = rest, mask
     if any(isinstance(n, Load) and n != right for n in walk(tail)) or any(n == acc for n in walk(mult)):
         return None
     return Requantized(acc, int(bits), mult, tail, int(away), right)
