@@ -89,7 +89,9 @@ def test_float_and_int8_weights_are_of_one_training() -> None:
             continue
         ints = graph.Buffers(tensor.Buffer()).DataAsNumpy().view(np.int8).reshape(tensor.ShapeAsNumpy())
         scales = tensor.Quantization().ScaleAsNumpy().reshape(-1, 1, 1, 1)
-        np.testing.assert_allclose((ints * scales).transpose(0, 3, 1, 2), floats[name], atol=0.51 * float(scales.max()))
+        np.testing.assert_allclose(
+            (ints * scales).transpose(0, 3, 1, 2), floats[name], atol=0.51 * float(scales.max())
+        )
 
 
 @pytest.mark.slow

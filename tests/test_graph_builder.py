@@ -233,7 +233,9 @@ def test_a_program_as_a_file(tmp_path: Path) -> None:
     module, path = two_entries(), tmp_path / "model.ir"
     save_program(module, path)
     assert read_program(read_model_file(path)) == module
-    result = driver.run(path, load_board("host"), None, BuildOptions(), {}, {"x": np.array([2, 4])}, entry="recall")
+    result = driver.run(
+        path, load_board("host"), None, BuildOptions(), {}, {"x": np.array([2, 4])}, entry="recall"
+    )
     np.testing.assert_allclose(result.outputs["y"], TABLE[[2, 4]])
     found = driver.verify(path, load_board("host"), None, BuildOptions(), "auto", 4, entry="learn")
     assert (found.passed, found.reference) == (True, "interp")

@@ -231,7 +231,9 @@ def test_imports_stand_at_the_top(module: str) -> None:
 
 def test_files_are_small() -> None:
     files = [*python_files(), *(ROOT / "c_runtime").rglob("*.[ch]")]
-    long = {str(path.relative_to(ROOT)): n for path in files if (n := path.read_text().count("\n")) > MAX_LINES}
+    long = {
+        str(path.relative_to(ROOT)): n for path in files if (n := path.read_text().count("\n")) > MAX_LINES
+    }
     assert not long
 
 

@@ -180,7 +180,9 @@ def test_a_file_that_uses_the_package_is_typed(root: Path, tmp_path: Path) -> No
     # with the settings and the cache of `make lint`, which are as strict, so that it need not read the package again
     command = [sys.executable, "-m", "mypy", "--config-file", str(root / "pyproject.toml"), str(tmp_path)]
     environment = {**os.environ, "MYPYPATH": str(root)}
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
     found = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert [line for line in found if "user.py" in line] == []
     wrong = [line for line in found if "wrong.py" in line]

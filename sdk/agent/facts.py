@@ -94,6 +94,6 @@ def _number(path: Path) -> int | None:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")[: _MAX_TEXT * 1024]
+        return path.read_text(encoding="utf-8", errors="replace")[:_MAX_TEXT * 1024]
     except OSError:
         return None

@@ -121,7 +121,9 @@ class Server:
         with self._lock:
             if len(self.runs) >= _MAX_RUNS:
                 raise RefusedError(Failure.BUSY, f"{_MAX_RUNS} programs run already")
-            run = Run(self.store, digest, hello.client, memory_bytes=memory, disk_bytes=self.limits.disk, cores=cores)
+            run = Run(
+                self.store, digest, hello.client, memory_bytes=memory, disk_bytes=self.limits.disk, cores=cores
+            )
             self.runs[run.id] = run
         return run
 

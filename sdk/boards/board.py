@@ -73,7 +73,9 @@ class Memory(Table, frozen=True):
 
     def overlaps(self, other: Memory) -> bool:
         """Say whether the two regions share an address, wherever they are seen."""
-        return any(one < two + other.size and two < one + self.size for one in self.bases for two in other.bases)
+        return any(
+            one < two + other.size and two < one + self.size for one in self.bases for two in other.bases
+        )
 
     @property
     def bases(self) -> tuple[int, ...]:

@@ -102,7 +102,9 @@ def _find(parent: object, path: Path) -> Path:
     raise UsageError(f"no board file {parent!r} to extend", where=str(path), hint=suggest(parent, known))
 
 
-def _merge(into: dict[str, Any], data: Mapping[str, Any], origin: dict[str, str], path: Path, at: str) -> None:
+def _merge(
+    into: dict[str, Any], data: Mapping[str, Any], origin: dict[str, str], path: Path, at: str
+) -> None:
     name = f"{path.parent.name}/{path.name}"
     for key, value in data.items():
         dotted = f"{at}{key}"

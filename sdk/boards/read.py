@@ -208,7 +208,9 @@ def _lint_emulator(board: Board) -> list[str]:
     if board.emulator is None:
         return []
     names = {region.name for region in board.memory}
-    problems = [f"emulator.memory names no region: {name}" for name in board.emulator.memory if name not in names]
+    problems = [
+        f"emulator.memory names no region: {name}" for name in board.emulator.memory if name not in names
+    ]
     if (board.emulator.icount_shift is None) != board.hosted:
         problems.append("emulator.icount_shift belongs to machines with memory regions of their own")
     problems += [] if board.emulator.argv else ["emulator.argv is empty"]

@@ -23,7 +23,9 @@ _SECTIONS: Final = {"text": "code", "rodata": "constants", "data": "start of var
 @click.command()
 @options.model_argument
 @options.board_option
-@click.option("-o", "--out", type=options.FILE, help="Folder to write (default: out/MODEL-BOARD).")
+@click.option(
+    "-o", "--out", type=options.FILE, help="Folder to write (default: out/MODEL-BOARD)."
+)
 @click.option(
     "--emit",
     type=click.Choice(["c", "lib", "firmware"]),

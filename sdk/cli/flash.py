@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 @options.any_board_option
 @click.option("--device", metavar="URI", help="Where the board answers (default: its serial port).")
 @click.option(
-    "--runner",
-    metavar="NAME",
-    shell_complete=complete.runner_names,
+    "--runner", metavar="NAME", shell_complete=complete.runner_names,
     help="Tool that writes; else the first of the board's that can.",
 )
 @click.option("--probe", metavar="ID", help="Debug probe, as the tool names it, where there are several.")

@@ -133,7 +133,9 @@ def llm() -> None:
     "--quantize", metavar="FORMAT", help="q8_0 or q4_0: matrices of floats in groups of 32, rounded to nearest."
 )
 @_CACHE
-@click.option("--gpu", type=click.Choice(("opencl", "vulkan")), help="Have a GPU run it, by way of this interface.")
+@click.option(
+    "--gpu", type=click.Choice(("opencl", "vulkan")), help="Have a GPU run it, by way of this interface."
+)
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
 @click.option(
     "--threads", type=click.IntRange(1, 64), metavar="N",

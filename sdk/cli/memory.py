@@ -26,7 +26,9 @@ BAR = 12  # characters of the fullest step
 @options.board_option
 @options.at_option
 @options.build_options
-@click.option("--html", metavar="F", type=options.FILE, help="Write a page with plots; F.svg: a plot alone.")
+@click.option(
+    "--html", metavar="F", type=options.FILE, help="Write a page with plots; F.svg: a plot alone."
+)
 @click.option("--firmware", is_flag=True, help="Link the board's image too, and show what it puts where.")
 @options.json_option
 def memory(

@@ -121,15 +121,11 @@ def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--set", "settings", multiple=True, metavar="KEY=VALUE", help="What it is called where it is built."
         ),
         click.option(
-            "--bindings",
-            multiple=True,
-            type=click.Choice(["dart", "rn"]),
+            "--bindings", multiple=True, type=click.Choice(["dart", "rn"]),
             help="A file for another language too: Dart, or React Native.",
         ),
         click.option(
-            "--context",
-            type=click.IntRange(2),
-            metavar="N",
+            "--context", type=click.IntRange(2), metavar="N",
             help="Of a language model: positions to have room for (default: 4096).",
         ),
         click.option("--quantize", metavar="FORMAT", help="Of a language model: q8_0 or q4_0, as in sdk llm build."),

@@ -50,7 +50,9 @@ model_argument = click.argument("model", nargs=-1, required=True, metavar="MODEL
 models_argument = click.argument(
     "models", nargs=-1, required=True, metavar="MODEL...", callback=lambda *given: models_of(given[-1])
 )
-target_argument = click.argument("target", nargs=-1, required=True, metavar="MODEL|DIR", callback=_model)
+target_argument = click.argument(
+    "target", nargs=-1, required=True, metavar="MODEL|DIR", callback=_model
+)
 image_argument = click.argument("target", nargs=-1, required=True, metavar="MODEL|DIR|IMAGE.elf", callback=_model)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 board_option = click.option(
@@ -92,67 +94,50 @@ def build_options(function: F) -> F:
     """Add the options that say how a model is compiled; ``make_options`` reads them."""
     for option in reversed(
         (
-            click.option("--name", metavar="ID", help="C prefix of the model (default: from the file's name)."),
+            click.option(
+                "--name", metavar="ID", help="C prefix of the model (default: from the file's name)."
+            ),
             dim_option,
             click.option("--threads", type=click.IntRange(1, 64), default=1, help="Threads that may share a run."),
             click.option("--memory", type=click.Choice(["time", "min"]), help="Plan for speed or least RAM."),
             click.option("--arena-limit", metavar="BYTES", help="Fastest plan within this arena, e.g. 64K."),
             click.option(
-                "--region",
-                "regions",
-                multiple=True,
-                metavar="NAME=BYTES",
+                "--region", "regions", multiple=True, metavar="NAME=BYTES",
                 help="A memory of the board that the arena may use, the preferred first.",
                 shell_complete=complete.region_names,
             ),
             click.option(
-                "--weights",
-                type=click.Choice(["flash", "ram", "file", "external"]),
-                default="flash",
-                help="Where weights are at run time.",
-                show_default=True,
+                "--weights", type=click.Choice(["flash", "ram", "file", "external"]), default="flash",
+                help="Where weights are at run time.", show_default=True,
             ),
             click.option(
-                "--io",
-                type=click.Choice(["arena", "caller"]),
+                "--io", type=click.Choice(["arena", "caller"]),
                 help="Where inputs and outputs lie (default: caller on this machine, arena on others).",
             ),
             click.option(
-                "--watchdog",
-                type=int,
-                metavar="MS",
+                "--watchdog", type=int, metavar="MS",
                 help="Have the board's watchdog restart it where something hangs for so long.",
             ),
             opt_option,
             click.option(
-                "--check",
-                type=click.Choice(["sample", "full"]),
-                default="sample",
-                show_default=True,
+                "--check", type=click.Choice(["sample", "full"]), default="sample", show_default=True,
                 help="How much of the generated code the build tries beside the loops it stands for.",
             ),
             click.option(
-                "--isa",
-                metavar="NAME",
-                help="Capabilities to generate for, joined by +; or scalar.",
+                "--isa", metavar="NAME", help="Capabilities to generate for, joined by +; or scalar.",
                 shell_complete=complete.isa_names,
             ),
             click.option(
-                "--backend",
-                metavar="NAME",
+                "--backend", metavar="NAME",
                 help="What prints the code: c99, opencl ... (default: what runs on the board).",
                 shell_complete=complete.backend_names,
             ),
             click.option(
-                "--gpu",
-                type=click.Choice(["opencl", "vulkan", "webgpu", "auto"]),
+                "--gpu", type=click.Choice(["opencl", "vulkan", "webgpu", "auto"]),
                 help="Have a GPU do the work, by way of this interface; auto: where it is faster; webgpu: in pages.",
             ),
             click.option(
-                "--toolchain",
-                metavar="NAME",
-                default="auto",
-                show_default=True,
+                "--toolchain", metavar="NAME", default="auto", show_default=True,
                 help="C compiler: zig, gcc, clang ...; auto is zig where installed, else the system's for the board.",
             ),
             click.option(

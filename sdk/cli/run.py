@@ -62,7 +62,9 @@ def run(
         _save(save, result.outputs)
     if as_json:
         summary = {name: _summary(value) for name, value in result.outputs.items()}
-        output.print_json({**result.to_json(), "outputs": summary, "saved": None if save is None else str(save)})
+        output.print_json(
+            {**result.to_json(), "outputs": summary, "saved": None if save is None else str(save)}
+        )
         return
     for note in result.notes:
         output.say(f"note: {note}")
@@ -100,4 +102,6 @@ def _finite(value: Any) -> Any:
 
 def _values(value: np.ndarray[Any, Any]) -> str:
     shown = " ".join(f"{entry:.6g}" for entry in value.reshape(-1)[:_SHOWN_VALUES].tolist())
-    return shown if value.size <= _SHOWN_VALUES else f"{shown} ... ({value.size:,} values, --output saves them)"
+    return (
+        shown if value.size <= _SHOWN_VALUES else f"{shown} ... ({value.size:,} values, --output saves them)"
+    )

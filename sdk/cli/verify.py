@@ -99,7 +99,9 @@ def _layers(
     if device is not None or board is None:
         raise UsageError("--layers runs builds of its own", hint="give --board, and leave out --device")
     place = options.find_board(board)
-    report = driver.verify_layers(options.existing(model), place, chosen, against, cases, options.parse_at(at), entry)
+    report = driver.verify_layers(
+        options.existing(model), place, chosen, against, cases, options.parse_at(at), entry
+    )
     if as_json:
         output.print_json(report.to_json())
     else:

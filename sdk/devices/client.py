@@ -126,7 +126,9 @@ class Session:
         """
         info = self._model(model)
         if not 0 <= tensor < len(info.inputs):
-            raise UsageError(f"model {info.name} has no input number {tensor}", why=f"it has {len(info.inputs)}")
+            raise UsageError(
+                f"model {info.name} has no input number {tensor}", why=f"it has {len(info.inputs)}"
+            )
         if len(data) > info.inputs[tensor].nbytes:
             raise UsageError(
                 f"{len(data)} bytes are too many for input {info.inputs[tensor].name!r} of {info.name}",
@@ -141,7 +143,9 @@ class Session:
         """Return the first ``nbytes`` of a tensor, by default all; inputs count first, then outputs."""
         info = self._model(model)
         if not 0 <= tensor < len(info.tensors):
-            raise UsageError(f"model {info.name} has no tensor number {tensor}", why=f"it has {len(info.tensors)}")
+            raise UsageError(
+                f"model {info.name} has no tensor number {tensor}", why=f"it has {len(info.tensors)}"
+            )
         size = info.tensors[tensor].nbytes if nbytes is None else nbytes
         if not 0 <= size <= info.tensors[tensor].nbytes:
             raise UsageError(
@@ -256,7 +260,8 @@ class Session:
         at_most(dims, MAX_DIMS, "dims of a model")
         name, rest = take_text(rest, "model description")
         tensors = tuple(
-            parse_tensor(self._ask(Op.TENSOR_INFO, pack("HH", model, index))) for index in range(inputs + outputs)
+            parse_tensor(self._ask(Op.TENSOR_INFO, pack("HH", model, index)))
+            for index in range(inputs + outputs)
         )
         return ModelInfo(
             name=name,
@@ -272,7 +277,9 @@ class Session:
 
     def _index(self, model: int) -> int:
         if not 0 <= model < self._ack.model_count:
-            raise UsageError(f"there is no model number {model}", why=f"the device has {self._ack.model_count}")
+            raise UsageError(
+                f"there is no model number {model}", why=f"the device has {self._ack.model_count}"
+            )
         return model
 
     def _model(self, model: int) -> ModelInfo:
@@ -281,7 +288,9 @@ class Session:
     def _check_dims(self, info: ModelInfo, dims: Sequence[int]) -> None:
         if len(dims) != len(info.dims):
             names = ", ".join(dim.name for dim in info.dims) or "none"
-            raise UsageError(f"{len(dims)} dims for model {info.name}", why=f"it takes {len(info.dims)}: {names}")
+            raise UsageError(
+                f"{len(dims)} dims for model {info.name}", why=f"it takes {len(info.dims)}: {names}"
+            )
         for value, dim in zip(dims, info.dims, strict=True):
             if not dim.lo <= value <= dim.hi:
                 raise UsageError(

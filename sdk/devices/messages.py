@@ -236,7 +236,9 @@ def parse_crash(fields: Sequence[int]) -> CrashRecord:
 def parse_hello_ack(payload: bytes) -> HelloAck:
     """Return the parsed payload of HELLO_ACK; raise LinkError when it is malformed."""
     fields, rest = fixed_part(payload, "BBIHBBIIIHHi5I", "greeting")
-    version, _, nonce, session, counter, crashed, rx_max, tx_max, timer_hz, models, offers, last_error = fields[:12]
+    version, _, nonce, session, counter, crashed, rx_max, tx_max, timer_hz, models, offers, last_error = fields[
+        :12
+    ]
     if counter not in COUNTERS or timer_hz == 0 or version != VERSION:
         raise LinkError(
             "the device sent a greeting with impossible values",

@@ -139,7 +139,9 @@ def _side(built: Built, entry: str | None, cost: Mapping[str, Any]) -> Side:
     )
 
 
-def _outputs(first: _Side, second: _Side, at: dict[str, int], entry: str | None, cases: int) -> Iterator[OutputDiff]:
+def _outputs(
+    first: _Side, second: _Side, at: dict[str, int], entry: str | None, cases: int
+) -> Iterator[OutputDiff]:
     """How far apart the outputs are, the most of all cases."""
     a, b = first.built, second.built
     worst: dict[str, OutputDiff] = {}

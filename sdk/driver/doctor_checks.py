@@ -230,7 +230,9 @@ def _ports() -> Finding:
     if not closed:
         return Finding(True, ", ".join(ports) or "none attached")
     group = _group_of(Path(closed[0]))
-    return Finding(False, f"no permission to open {', '.join(closed)}", f"sudo usermod -aG {group} {getpass.getuser()}")
+    return Finding(
+        False, f"no permission to open {', '.join(closed)}", f"sudo usermod -aG {group} {getpass.getuser()}"
+    )
 
 
 def _group_of(port: Path) -> str:
@@ -266,18 +268,10 @@ CHECKS: Final = (
     Check("cache", True, "every build", _cache),
     Check("unicorn", False, "emulated Cortex-M0 to M33 and RV32 boards: run, verify, bench, fit", _pip("unicorn")),
     Check("emulated boards", False, "which emulator each board uses", _emulated),
-    Check(
-        "qemu-system-arm",
-        False,
-        "Cortex-M55, a second opinion on Arm boards (--device qemu://)",
-        partial(_program, "qemu-system-arm", _takes_plugins),
-    ),
-    Check(
-        "qemu-system-riscv32",
-        False,
-        "a second opinion on RISC-V boards (--device qemu://)",
-        partial(_program, "qemu-system-riscv32", _takes_plugins),
-    ),
+    Check("qemu-system-arm", False, "Cortex-M55, a second opinion on Arm boards (--device qemu://)",
+          partial(_program, "qemu-system-arm", _takes_plugins)),
+    Check("qemu-system-riscv32", False, "a second opinion on RISC-V boards (--device qemu://)",
+          partial(_program, "qemu-system-riscv32", _takes_plugins)),
     Check("qemu-aarch64", False, "AArch64 programs on this machine", partial(_program, "qemu-aarch64", _takes_plugins)),
     Check("node", False, "WebAssembly: run, verify, bench, profile", partial(_program, "node")),
     *(
@@ -288,13 +282,10 @@ CHECKS: Final = (
     Check("ziglang", False, "WebAssembly, AArch64 Linux, and every board without a compiler below", _pip("ziglang")),
     Check("gcc", False, "this machine without zig, --toolchain gcc", partial(_program, "gcc")),
     Check("clang", False, "this machine without zig and gcc, --toolchain clang", partial(_program, "clang")),
-    Check(
-        "arm-none-eabi-gcc",
-        False,
-        "Cortex-M without zig, --toolchain arm-none-eabi-gcc, examples/firmware",
-        partial(_program, "arm-none-eabi-gcc", _has_newlib),
-    ),
-    Check("riscv64-unknown-elf-gcc", False, "RISC-V boards without zig", partial(_program, "riscv64-unknown-elf-gcc")),
+    Check("arm-none-eabi-gcc", False, "Cortex-M without zig, --toolchain arm-none-eabi-gcc, examples/firmware",
+          partial(_program, "arm-none-eabi-gcc", _has_newlib)),
+    Check("riscv64-unknown-elf-gcc", False, "RISC-V boards without zig",
+          partial(_program, "riscv64-unknown-elf-gcc")),
     Check("cmake", False, "examples/firmware", partial(_program, "cmake")),
     Check("OpenCL", False, "--gpu opencl", partial(_gpus, "opencl")),
     Check("Vulkan", False, "--gpu vulkan", partial(_gpus, "vulkan")),

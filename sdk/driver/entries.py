@@ -95,7 +95,9 @@ def _dispatched(engine: Engine, parts: Mapping[str, ModelFile]) -> Engine:
 # --- the module ---------------------------------------------------------------------------------------------------
 
 
-def _load(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], refusals: list[Refusal]) -> Module:
+def _load(
+    file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], refusals: list[Refusal]
+) -> Module:
     """The module of all parts. ``dims`` gives a name for all entries that have it, or ``entry.name`` for one.
 
     Raises:
@@ -135,7 +137,9 @@ def _loader(part: ModelFile, refusals: list[Refusal]) -> _Loader:
     return lambda name, bounds: part.frontend.load(part, name, bounds, refusals)
 
 
-def _joined(file: JoinedFile, name: str, dims: Mapping[str, tuple[int, ...]], loaders: Mapping[str, _Loader]) -> Module:
+def _joined(
+    file: JoinedFile, name: str, dims: Mapping[str, tuple[int, ...]], loaders: Mapping[str, _Loader]
+) -> Module:
     """The module of all parts, each as its loader imports it."""
     unbounded: list[str] = []
     loops: dict[str, None] = {}
@@ -195,7 +199,9 @@ class _Joiner:
             raise BuildError(f"models of different stages cannot be joined: {told}", hint="give programs of one stage")
         for entry, module in modules.items():
             self.add(entry, module, set(modules))
-        return Module(self.name, next(iter(stages.values())), self.consts, self.states, self.graphs, self.loops)
+        return Module(
+            self.name, next(iter(stages.values())), self.consts, self.states, self.graphs, self.loops
+        )
 
     def add(self, entry: str, module: Module, entries: set[str]) -> None:
         found = [g for g in module.graphs.values() if g.entry]

@@ -308,7 +308,9 @@ def verify(
     knows that: there the reference's own rounding chose the other side of half a step; or where floats differ by at
     most ``ROOM`` times what the reference's own results move by when only the last bits of its inputs do."""
     if isinstance(model, Path) and model.is_dir():
-        raise UsageError("verify wants the model file, not a folder of its build", hint="sdk verify MODEL --board B")
+        raise UsageError(
+            "verify wants the model file, not a folder of its build", hint="sdk verify MODEL --board B"
+        )
     options = options.read()
     file = read_model_file(model, options.importers, options.tensors)
     module = import_model(file, options, prefix_of(file, options))

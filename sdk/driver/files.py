@@ -21,7 +21,9 @@ MAX_MODEL_BYTES: Final = (1 << 31) - 1  # of a model file: as much as generated 
 _LIBRARIES: Final = (".ir", ".c", ".h")
 
 
-def read_model_file(given: Path | ModelFile, custom: Custom | None = None, tensors: Tensors | None = None) -> ModelFile:
+def read_model_file(
+    given: Path | ModelFile, custom: Custom | None = None, tensors: Tensors | None = None
+) -> ModelFile:
     """The file of a model, of the format that its contents are, with the importers of the user's custom operators and
     the tensors that the user names beside it; one that was read already as it is.
 

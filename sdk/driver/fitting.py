@@ -224,7 +224,10 @@ def _emulated_target(group: Sequence[Board], known: Iterable[Board]) -> Board:
     able = [
         b
         for b in (*group, *known)
-        if b.emulator is not None and not b.hosted and b.core.arch == core.arch and b.capabilities >= core.capabilities
+        if b.emulator is not None
+        and not b.hosted
+        and b.core.arch == core.arch
+        and b.capabilities >= core.capabilities
     ]
     if not able:
         return board

@@ -55,7 +55,9 @@ class FlashReport:
         }
 
 
-def image_of(target: Path | ModelFile, board: Board | None, options: BuildOptions) -> tuple[Path, Board]:
+def image_of(
+    target: Path | ModelFile, board: Board | None, options: BuildOptions
+) -> tuple[Path, Board]:
     """The image to flash: the agent of a model or of a folder that ``sdk build`` made, or an .elf file itself.
 
     Raises:

@@ -235,7 +235,9 @@ def _sizes(job: Job, files: Files, names: Mapping[str, str]) -> _Sizes:
     return _Sizes(section_sizes(o.path for o in objects).to_json(), stacks, toolchain.version(), external)
 
 
-def _entry(plan: Plan, name: str, facts: tuple[OpFacts, ...], macs: Dim | None, held: Mapping[Var, int]) -> BuiltEntry:
+def _entry(
+    plan: Plan, name: str, facts: tuple[OpFacts, ...], macs: Dim | None, held: Mapping[Var, int]
+) -> BuiltEntry:
     """An entry for those who call it; the dims bound at init have the values that agents give them."""
     given: Mapping[Var, Dim] = dict(held)
 

@@ -93,7 +93,9 @@ class Model:
             self._open_session = connect(self.file, self.board, None, self.options)[:2]
         return self._open_session
 
-    def bench(self, repeat: int = 10, entry: str | None = None, dims: Mapping[str, int] | None = None) -> BenchReport:
+    def bench(
+        self, repeat: int = 10, entry: str | None = None, dims: Mapping[str, int] | None = None
+    ) -> BenchReport:
         """Samples of single runs, at the given dims, else at the largest."""
         return bench(self.file, self.board, None, self.options, dims or {}, repeat, self.options.threads, entry)
 

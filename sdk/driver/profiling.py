@@ -108,7 +108,9 @@ def profile(
 Prepare = Callable[[Session], tuple[int, dict[str, int]]]
 
 
-def _counted(place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prepare, device: str | None) -> _Measured:
+def _counted(
+    place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prepare, device: str | None
+) -> _Measured:
     """One run of each agent under the emulator."""
 
     def once(session: Session) -> tuple[DeviceInfo, dict[str, int]]:
@@ -261,3 +263,4 @@ def _notes(found: _Measured) -> tuple[str, ...]:
     if found.plain.est_cycles is not None:
         notes.append("est_cycles: of the instructions executed, by the core's public table; no flash wait states")
     return tuple(notes)
+

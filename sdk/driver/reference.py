@@ -63,7 +63,9 @@ class Interp:
         return None if self.module.states else moved_by([partial(self.step, dims=dims)], inputs)
 
 
-def open_reference(against: str, model: ModelFile | Path, module: Module, entry: str | None = None) -> Reference:
+def open_reference(
+    against: str, model: ModelFile | Path, module: Module, entry: str | None = None
+) -> Reference:
     """The reference called ``against`` for an entry (None is the only one): an engine of the model's format, or
     "interp", our interpreter; "auto" is the first engine that takes the model, of those that suit it first, where
     none suits the interpreter.

@@ -159,3 +159,4 @@ def _operands(plan: Plan, call: PlanCall) -> tuple[bool, int]:
     buffers = [plan.buffer(name) for name in dict.fromkeys(call.args)]
     constants = sum(max_value(b.type.nbytes) or 0 for b in buffers if b.role == "const")
     return any(b.type.dtype.kind in ("f", "bf") for b in buffers), constants
+

@@ -40,3 +40,4 @@ def shares(ops: Sequence[OpTimes], turn: float) -> frozenset[int]:
         )
     best = min((first, device, after), key=lambda way: way[0])
     return best[1] if best[0] < inf else frozenset()
+

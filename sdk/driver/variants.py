@@ -18,7 +18,6 @@ from sdk.report import BuildReport
 
 __all__ = ["with_variants"]
 
-
 def with_variants(job: Job, built: Built, also: Sequence[str], build: Callable[[Job], Built]) -> Built:
     """The build of a job with variants for each of ``also``, capabilities joined by "+". Of those that a core has, the
     one of most capabilities runs; sizes are the sum of all, what the caller gives the most that one needs.

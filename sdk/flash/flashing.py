@@ -28,8 +28,6 @@ __all__ = ["Choice", "Flashed", "Plan", "flash_image", "plans"]
 _LINES: Final = 12  # of a tool's output, in an error
 _TOUCH_S: Final = 10.0  # for a board to come back with its loader
 _SCRIPT: Final = f"{IMAGE}.script"
-
-
 @dataclass(frozen=True)
 class Choice:
     """What the user chose: a runner, a probe, the port of the board, settings by name, seconds for a command."""
@@ -87,7 +85,9 @@ def _reaches(image: Image, memory: Memory | None) -> bool:
     return memory is not None and any(memory.base <= part.address < memory.end for part in image.parts)
 
 
-def _plan(name: str, runner: Runner, board: Board, choice: Choice, image: Image | None, external: bool) -> Plan:
+def _plan(
+    name: str, runner: Runner, board: Board, choice: Choice, image: Image | None, external: bool
+) -> Plan:
     values: dict[str, Setting] = {**runner.defaults, **board.flash.get(name, {}), **_settings(choice)}
     values |= {key: value for key, value in (("probe", choice.probe), ("port", choice.port)) if value}
     address = image.parts[0].address if image else 0
@@ -96,7 +96,9 @@ def _plan(name: str, runner: Runner, board: Board, choice: Choice, image: Image 
     try:
         missing = [key for key in runner.needs if key not in values]
         if missing:
-            raise UsageError(f"{name} is not told its {missing[0]} for {board.name}", hint=f"--set {missing[0]}=VALUE")
+            raise UsageError(
+                f"{name} is not told its {missing[0]} for {board.name}", hint=f"--set {missing[0]}=VALUE"
+            )
         if external:
             _check_external(name, runner, board, values)
         if runner.drive:
@@ -206,7 +208,9 @@ def _drive(runner: Runner, board: Board, values: Mapping[str, Setting]) -> Drive
     return fits[0]
 
 
-def flash_image(image: Image, board: Board, choice: Choice, tell: Callable[[str], None] = lambda _: None) -> Flashed:
+def flash_image(
+    image: Image, board: Board, choice: Choice, tell: Callable[[str], None] = lambda _: None
+) -> Flashed:
     """Write an image with the first runner that can: one whose program is there, and that finds its probe. ``tell`` is
     called with what is done next.
 

@@ -175,13 +175,8 @@ class Builder:
         return self.folded(op, args, given, types, stems) or self.emit(op, args, given, types, stems, source)
 
     def emit(
-        self,
-        op: str,
-        args: tuple[Value, ...],
-        given: Mapping[str, Attr],
-        types: Sequence[TensorType],
-        stems: Sequence[str],
-        source: str,
+        self, op: str, args: tuple[Value, ...], given: Mapping[str, Attr], types: Sequence[TensorType],
+        stems: Sequence[str], source: str,
     ) -> tuple[Value, ...]:
         """Appends a call with results of these types, named after ``stems``."""
         self.budget.spend(NODES, 1, source)
@@ -190,11 +185,7 @@ class Builder:
         return outs
 
     def folded(
-        self,
-        op: str,
-        args: tuple[Value, ...],
-        given: Mapping[str, Attr],
-        types: Sequence[TensorType],
+        self, op: str, args: tuple[Value, ...], given: Mapping[str, Attr], types: Sequence[TensorType],
         stems: Sequence[str],
     ) -> tuple[Value, ...] | None:
         """What a call on small constants computes (None for others): sizes are often computed from numbers in the

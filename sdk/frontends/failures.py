@@ -16,7 +16,6 @@ __all__ = ["UNSUPPORTED", "Failure", "check_sizes", "report"]
 SHOWN: Final = 20  # failures that a report lists
 UNSUPPORTED: Final = "unsupported operator"  # how the cause of a node without converter begins
 
-
 @dataclass(frozen=True)
 class Failure:
     """A node that was not imported: its operator, place and cause, and what the converter advises."""

@@ -147,12 +147,7 @@ class _Loop:
 
 
 def loop_passes(
-    node: Emitter,
-    title: str,
-    carried: Sequence[Any],
-    first: Value | None,
-    trips: Value | Dim | None,
-    step: Step,
+    node: Emitter, title: str, carried: Sequence[Any], first: Value | None, trips: Value | Dim | None, step: Step,
     itself: Callable[[], bool] = lambda: False,
 ) -> tuple[tuple[Any, ...], list[tuple[Value, ...]], Dim]:
     """All passes of a loop: what it carries in the end, what each pass gave, and how many of these count.

@@ -25,7 +25,9 @@ def normalized(node: Emitter, x: Value, epsilon: float) -> Value:
     return node.call("layer_norm", x, one, zero, epsilon=epsilon)
 
 
-def rows(node: Emitter, op: str, x: Value, axis: int, epsilon: float, scale: Value, bias: Value | None) -> Value:
+def rows(
+    node: Emitter, op: str, x: Value, axis: int, epsilon: float, scale: Value, bias: Value | None
+) -> Value:
     """``op`` on the rows that all axes from ``axis`` on make; scale and bias after it where they are broadcast."""
     rest = x.type.shape[axis:]
     flat = reshaped(node, x, (*x.type.shape[:axis], product(rest)))

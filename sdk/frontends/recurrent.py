@@ -44,7 +44,9 @@ def full_lengths(node: Emitter, x: Value) -> Value:
     return node.call("full", shape=(x.type.shape[1],), value=x.type.shape[0], dtype=str(I32))
 
 
-def scanned(node: Emitter, op: str, x: Value, lengths: Value, direction: Direction, **given: Attr) -> tuple[Value, ...]:
+def scanned(
+    node: Emitter, op: str, x: Value, lengths: Value, direction: Direction, **given: Attr
+) -> tuple[Value, ...]:
     """The outputs [steps, batch, units] and the last states [batch, units] of ``x[steps, batch, features]``.
 
     ``op`` is ``rnn_scan``, ``gru_scan`` (update gate, reset gate, new state; ``late`` where the reset comes after the

@@ -74,7 +74,9 @@ def mixed(node: Emitter, x: Value, axes: dict[int, Axis], how: Filter, beyond: f
     return node.call("cast", x, to=str(kind))  # cut off, as onnxruntime does; cubic weights may leave the range
 
 
-def _extrapolated(node: Emitter, y: Value, outside: dict[int, np.ndarray], coordinates: str, beyond: float) -> Value:
+def _extrapolated(
+    node: Emitter, y: Value, outside: dict[int, np.ndarray], coordinates: str, beyond: float
+) -> Value:
     """``y`` with the given value at outputs that lie outside of the part that is cropped."""
     if coordinates != "tf_crop_and_resize" or not any(m.any() for m in outside.values()):
         return y

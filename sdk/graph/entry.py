@@ -111,7 +111,9 @@ class Entry:
         (found,) = self._call(callee, args, name, given)
         return found
 
-    def _call(self, callee: str, args: tuple[Operand, ...], name: str, given: dict[str, Any]) -> tuple[Tensor, ...]:
+    def _call(
+        self, callee: str, args: tuple[Operand, ...], name: str, given: dict[str, Any]
+    ) -> tuple[Tensor, ...]:
         like = next((a.dtype for a in reversed(args) if isinstance(a, Tensor)), F32)
         values = tuple(self._mine(a if isinstance(a, Tensor) else self.scalar(a, like)) for a in args)
         where = f"entry {self.name}: {callee}({', '.join(show(v.type) for v in values)})"

@@ -64,14 +64,8 @@ class Shared:
         return Tensor(Value(name, made.type, const=True), None)
 
     def state(
-        self,
-        name: str,
-        dtype: DType,
-        shape: Iterable[Dim],
-        *,
-        init: int | Tensor | None = 0,
-        layout: Literal["plain", "ring"] = "plain",
-        axis: int = 0,
+        self, name: str, dtype: DType, shape: Iterable[Dim], *, init: int | Tensor | None = 0,
+        layout: Literal["plain", "ring"] = "plain", axis: int = 0,
     ) -> StateRef:
         """A tensor that keeps its contents from run to run.
 

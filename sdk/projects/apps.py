@@ -179,7 +179,9 @@ def codes_of(text: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(code), what) for _, code, what in _CODE.findall(text))
 
 
-def _entry(number: int, entry: Entry, label: str, told: BuiltEntry, errors: tuple[tuple[int, str], ...]) -> AppEntry:
+def _entry(
+    number: int, entry: Entry, label: str, told: BuiltEntry, errors: tuple[tuple[int, str], ...]
+) -> AppEntry:
     """An entry of the C interface with the shapes that the build knows."""
     every = (*told.dims, *told.fresh)
     at = {var: f"dims[{k}]" for k, var in enumerate(every)}

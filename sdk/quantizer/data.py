@@ -61,7 +61,8 @@ class Samples:
         for k in range(wanted):
             at = starts[k * len(starts) // wanted]
             yield {
-                name: array[at : at + self.batch] if self.batched else array[at] for name, array in self.arrays.items()
+                name: array[at : at + self.batch] if self.batched else array[at]
+                for name, array in self.arrays.items()
             }
 
     def run_count(self, most: int | None = None) -> int:
@@ -206,10 +207,8 @@ def _cast(name: str, array: Array, proto: Any) -> Array:
             f"the samples of {name} hold NaN or infinities", why=f"first in sample {_first_bad(array)}",
             hint="leave such samples out",
         )  # fmt: skip
-    fits = (
-        array.dtype == kind
-        or (kind.kind == "f" and array.dtype.kind in "fiu")
-        or (kind.kind in "iu" and array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int64))
+    fits = array.dtype == kind or (kind.kind == "f" and array.dtype.kind in "fiu") or (
+        kind.kind in "iu" and array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int64)
     )
     if not fits:
         raise UsageError(

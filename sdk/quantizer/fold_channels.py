@@ -70,7 +70,9 @@ def _fold(net: Net, number: int, types: Mapping[str, TensorType]) -> bool:
     return True
 
 
-def _affine(net: Net, number: int, out: str, one: Sum, types: Mapping[str, TensorType]) -> tuple[Array, Array] | None:
+def _affine(
+    net: Net, number: int, out: str, one: Sum, types: Mapping[str, TensorType]
+) -> tuple[Array, Array] | None:
     """What a node multiplies each channel of ``out`` by and then adds; None where it does something else."""
     node, weights = net.nodes[number], net.reals(one.weights)
     rank = types[out].rank if out in types else 0

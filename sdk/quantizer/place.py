@@ -264,7 +264,9 @@ def _reached(layers: list[Layer]) -> list[Layer]:
     return [one for one in layers if one.node in chosen]
 
 
-def _without_inner(net: Net, layers: list[Layer], types: Mapping[str, TensorType], tables: bool) -> list[Layer]:
+def _without_inner(
+    net: Net, layers: list[Layer], types: Mapping[str, TensorType], tables: bool
+) -> list[Layer]:
     """Chains of functions of one tensor without what is stored between: one table computes all of it. A sum or product
     of two results of one tensor is part of its chain."""
     readers = net.readers()

@@ -68,8 +68,7 @@ def _converted(what: str, convert: Callable[[], Any]) -> Any:
         return convert()
     except Exception as error:  # what the converters raise shares no base
         raise BuildError(
-            f"{what} fails",
-            why=str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__,
+            f"{what} fails", why=str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__,
             hint="export the model with a newer opset",
         ) from None
 

@@ -101,7 +101,9 @@ def quantize(
     return _quantized(model_file(model, example), arrays, options, dims or {})
 
 
-def quantize_path(model: Path, data: Path, options: QuantizeOptions, dims: Mapping[str, tuple[int, ...]]) -> Quantized:
+def quantize_path(
+    model: Path, data: Path, options: QuantizeOptions, dims: Mapping[str, tuple[int, ...]]
+) -> Quantized:
     """``sdk quantize``: the same for files.
 
     Raises:
@@ -210,7 +212,9 @@ class _Work:
         if not self.options.sensitivity and self.options.keep_above is None:
             return {}
         names = list(dict.fromkeys(one.name for one in every.layers if one.counts))
-        return sensitivities(self.net.proto(), names, lambda name: self.written(self.placed(only=name)), self.samples)
+        return sensitivities(
+            self.net.proto(), names, lambda name: self.written(self.placed(only=name)), self.samples
+        )
 
     def too_far(self, alone: Mapping[str, float]) -> set[str]:
         """The layers whose error alone is above the limit."""

@@ -345,13 +345,7 @@ def run_tool(
     """Run a tool and return what it said; raise BuildError with its first lines when it fails."""
     try:
         done = subprocess.run(
-            argv,
-            cwd=cwd,
-            env=environment,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
+            argv, cwd=cwd, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired as error:

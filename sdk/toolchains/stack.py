@@ -68,13 +68,17 @@ def _deepest(
     unmeasured: set[str],
 ) -> tuple[int, tuple[Function, ...]]:
     if function in trail:
-        raise BuildError("recursion: the stack has no bound", why=" -> ".join(n for _, n in (*trail, function)))
+        raise BuildError(
+            "recursion: the stack has no bound", why=" -> ".join(n for _, n in (*trail, function))
+        )
     if function not in known:
         if function not in graph.frames and function not in graph.data:
             unmeasured.add(function[1])
         below: tuple[int, tuple[Function, ...]] = (0, ())
         for callee in sorted(graph.calls.get(function, ())):
-            below = max(below, _deepest(graph, callee, known, (*trail, function), unmeasured), key=lambda d: d[0])
+            below = max(
+                below, _deepest(graph, callee, known, (*trail, function), unmeasured), key=lambda d: d[0]
+            )
         known[function] = (graph.frames.get(function, 0) + below[0], (function, *below[1]))
     return known[function]
 
@@ -159,5 +163,7 @@ def _usage_file(path: Path) -> Iterable[tuple[str, int]]:
         place, size, kind = line.split("\t")
         name = place.rsplit(":", 1)[1]
         if "dynamic" in kind and "bounded" not in kind:
-            raise BuildError("a frame has no fixed size", where=name, why="it holds an array of variable length")
+            raise BuildError(
+                "a frame has no fixed size", where=name, why="it holds an array of variable length"
+            )
         yield name, int(size)

@@ -39,7 +39,7 @@ def write_tree(root: Path, mhz: int, cap_mhz: int, degrees: float, governor: str
         for name, value in files.items():
             (folder / name).write_text(f"{value}\n")
     for number, (kind, value) in enumerate(
-        [("cpu-thermal", f"{degrees * 1000:.0f}"), ('gpu"x', "41000"), ("cpu-thermal", "-5000"), ("bad", "none")]
+        [("cpu-thermal", f"{degrees * 1000:.0f}"), ("gpu\"x", "41000"), ("cpu-thermal", "-5000"), ("bad", "none")]
     ):
         zone = root / "class" / "thermal" / f"thermal_zone{number}"
         zone.mkdir(parents=True, exist_ok=True)

@@ -113,7 +113,9 @@ def test_it_is_built_for_every_machine(machine: str, need_tool: Callable[[str], 
 def test_the_command_builds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "agent"
     assert run_command(["agent", "--build", "aarch64", "-o", str(out), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"schema": 1, "file": str(out), "bytes": out.stat().st_size}
+    assert json.loads(capsys.readouterr().out) == {
+        "schema": 1, "file": str(out), "bytes": out.stat().st_size
+    }
     assert out.stat().st_mode & 0o111
     assert foreign_machine(out.read_bytes()[:20], "aarch64") is None
     for line, words in [

@@ -97,11 +97,8 @@ def test_dims_out_of_bounds(toolchain: str, tmp_path: Path) -> None:
     one = Instance(library)
     need = library.net_arena_bytes
     need.restype = ctypes.c_size_t
-    varying = [
-        p
-        for p in ("in_x", "in_y", "in_small", "out_z", "out_twice")
-        if f"net_{p}(const net_t *self, " in str(files_of(module)["net.h"])
-    ]
+    varying = [p for p in ("in_x", "in_y", "in_small", "out_z", "out_twice") if f"net_{p}(const net_t *self, " in str(
+        files_of(module)["net.h"])]
     assert len(varying) >= 3
     good, bad = [(2, 8), (12, 56), (5, 16)], [(1, 8), (13, 8), (2, 0), (2, 64), (2, 12), (0, 0), (-(1 << 31), 8)]
     for dims in good:

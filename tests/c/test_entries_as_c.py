@@ -27,9 +27,8 @@ def two_entries(offsets: str = "fixed") -> Module:
     x = absorb.input("x", F32, N.expr, 5)
     w = absorb.const("w", F32, WEIGHTS)
     y = absorb.op("y", "matmul", x, w)
-    absorb.write(
-        "total", absorb.op("t", "add", absorb.read("total", F32, (1, 4), 0), absorb.op("s", "reduce_sum", y, axes=(0,)))
-    )
+    absorb.write("total", absorb.op("t", "add", absorb.read("total", F32, (1, 4), 0), absorb.op(
+        "s", "reduce_sum", y, axes=(0,))))
     answer = Net()
     row = answer.input("row", F32, 1, 5)
     answer.const("w", F32, WEIGHTS)

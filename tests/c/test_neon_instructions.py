@@ -84,7 +84,9 @@ def program(unit: Unit, cases: list[Row]) -> str:
         result = row.types[0]
         give = f"        {unit.value_type(result)} y = {text};\n        fwrite(&y, 1, {result.nbytes}, stdout);"
         body = "\n".join([*reads, give])
-        functions.append(f"static void f{k}(void) {{\n    for (int32_t i = 0; i < {TRIES}; ++i) {{\n{body}\n    }}\n}}")
+        functions.append(
+            f"static void f{k}(void) {{\n    for (int32_t i = 0; i < {TRIES}; ++i) {{\n{body}\n    }}\n}}"
+        )
         calls.append(f"    f{k}();")
     take = """static const void *take(size_t bytes) {
     static uint8_t room[4][64];

@@ -123,7 +123,9 @@ def places(true: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return want, np.spacing(np.maximum(np.abs(want), np.finfo(np.float32).tiny)).astype(np.float64)
 
 
-def errors(got: np.ndarray, true: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None = None) -> np.ndarray:
+def errors(
+    got: np.ndarray, true: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None = None
+) -> np.ndarray:
     """The distance from the true values, in units of the last place of f32; ``known`` are their ``places``."""
     want, unit = known or places(true)
     with np.errstate(all="ignore"):

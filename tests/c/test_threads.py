@@ -45,7 +45,9 @@ def typed() -> Module:
     acc = net.op("acc", "conv2d", x, w, b, stride=(1, 1), dilation=(1, 1), pad=(1, 1, 1, 1), pad_value=0, x_offset=0)
     m = net.const("m", I32, rng.integers(1 << 30, (1 << 31) - 1, (48,)))
     s = net.const("s", I32, np.full((48,), -11))
-    y = net.op("y", "requantize", acc, m, s, acc_bits=31, hi=127, lo=-128, out="i8", shift_hi=-11, shift_lo=-11, zp=3)
+    y = net.op(
+        "y", "requantize", acc, m, s, acc_bits=31, hi=127, lo=-128, out="i8", shift_hi=-11, shift_lo=-11, zp=3
+    )
     f = net.input("f", F32, N.expr, 256)
     g = net.op("g", "matmul", f, net.const("k", F32, rng.standard_normal((256, 256)) / 16))
     h = net.op("h", "exp", net.op("i", "mul", g, f))

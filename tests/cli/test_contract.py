@@ -220,7 +220,9 @@ def test_defaults(driver: Driver, model: str, sdk_command: Sdk) -> None:
     assert (more["emit"], more["out"]) == ("c", Path("out/m-host"))
 
 
-def test_run_reads_inputs_and_saves_outputs(driver: Driver, model: str, sdk_command: Sdk, tmp_path: Path) -> None:
+def test_run_reads_inputs_and_saves_outputs(
+    driver: Driver, model: str, sdk_command: Sdk, tmp_path: Path
+) -> None:
     np.save("x.npy", np.arange(6, dtype=np.int8).reshape(2, 3))
     line = "run m.tflite --board host --at n=64 --input x=x.npy --output deep/out.npz --json"
     code, out, _ = sdk_command(*line.split())
@@ -256,7 +258,9 @@ ALL_ERRORS = sorted(
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_has_its_exit_code(driver: Driver, model: str, sdk_command: Sdk, kind: type[SdkError]) -> None:
+def test_every_error_has_its_exit_code(
+    driver: Driver, model: str, sdk_command: Sdk, kind: type[SdkError]
+) -> None:
     driver.failure = kind("it broke", where="node 3", why="too\nlarge", hint="make it smaller")
     code, out, err = sdk_command(*VERB_LINES["build"], "--json")
     assert code == kind.exit_code
@@ -317,7 +321,9 @@ def test_interruption_is_exit_code_130(driver: Driver, model: str, sdk_command: 
         ("boards show", "NAME", None),
     ],
 )
-def test_usage_errors(driver: Driver, model: str, sdk_command: Sdk, line: str, message: str, hint: str | None) -> None:
+def test_usage_errors(
+    driver: Driver, model: str, sdk_command: Sdk, line: str, message: str, hint: str | None
+) -> None:
     code, out, err = sdk_command(*line.split())
     assert (code, out) == (2, "")
     assert message in err

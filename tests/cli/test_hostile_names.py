@@ -74,7 +74,9 @@ def products(folder: Path, *, broken: bool = False) -> tuple[Path, str]:
         helper.make_node("MatMul", [f"h{EVIL}", f"{EVIL}1"], [f"g{EVIL}"], name=f"{EVIL}*/"),
         helper.make_node("No\x1bSuch" if broken else "Relu", [f"g{EVIL}"], ["y\x9b"], name=f"{EVIL}?"),
     ]
-    edges = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [f"n{EVIL}", 4]) for name in ("x\n", "y\x9b")]
+    edges = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [f"n{EVIL}", 4]) for name in ("x\n", "y\x9b")
+    ]
     graph = helper.make_graph(nodes, EVIL, edges[:1], edges[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], producer_name=EVIL)
     (folder / "evil.onnx").write_bytes(model.SerializeToString())

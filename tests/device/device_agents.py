@@ -81,18 +81,23 @@ def core_sources() -> list[Path]:
 def jobs(sources: list[Path], target: Target, flags: tuple[str, ...] = ()) -> list[CompileJob]:
     includes = (runtime() / "include",)
     return [
-        CompileJob(SourceText.read(path), target, include_dirs=includes, flags=(*WARNINGS, *flags)) for path in sources
+        CompileJob(SourceText.read(path), target, include_dirs=includes, flags=(*WARNINGS, *flags))
+        for path in sources
     ]
 
 
-def build_host(sources: list[Path], out: Path, *, defines: tuple[str, ...] = (), compiler: str = "gcc") -> Path:
+def build_host(
+    sources: list[Path], out: Path, *, defines: tuple[str, ...] = (), compiler: str = "gcc"
+) -> Path:
     """Build a program with address and undefined-behaviour sanitizers, each finding fatal."""
     target = target_for(load_board("host"))
     toolchain = get_toolchain(compiler)
     flags = ("-fno-sanitize-recover=all", *[f"-D{define}" for define in defines])
     units = [replace(job, sanitize=SANITIZE) for job in jobs(sources, target, flags)]
     objects = toolchain.compile_all(units)
-    return toolchain.link(LinkJob("executable", tuple(objects), target, sanitize=SANITIZE, libs=("pthread",)), out)
+    return toolchain.link(
+        LinkJob("executable", tuple(objects), target, sanitize=SANITIZE, libs=("pthread",)), out
+    )
 
 
 def host_agent(out: Path, *, defines: tuple[str, ...] = ("SDK_RT_FRAME_MAX=65536u",)) -> Path:

@@ -85,7 +85,9 @@ def python_events(stream: bytes) -> list[tuple[int, bytes]]:
         damaged, overlong = decoder.damaged, decoder.overlong
         for frame in decoder.feed(stream[at : at + 1]):
             events.append((FRAME, frame))
-        events += [(DAMAGED, b"")] * (decoder.damaged - damaged) + [(LONG, b"")] * (decoder.overlong - overlong)
+        events += [(DAMAGED, b"")] * (decoder.damaged - damaged) + [(LONG, b"")] * (
+            decoder.overlong - overlong
+        )
     return events
 
 
@@ -126,7 +128,9 @@ def test_after_any_bytes_the_next_frame_is_received(noise: bytes, frame: Frame) 
 @settings(max_examples=400)
 @given(streams())
 def test_c_and_python_decode_alike(shim: ctypes.CDLL, stream: bytes) -> None:
-    expected = [(kind, frame if kind != FRAME else pack_frame(frame)) for kind, frame in python_events(stream)]
+    expected = [
+        (kind, frame if kind != FRAME else pack_frame(frame)) for kind, frame in python_events(stream)
+    ]
     got = [(kind, without_flags(body) if kind == FRAME else body) for kind, body in c_events(shim, stream)]
     assert got == expected
 

@@ -86,7 +86,6 @@ def adb_server(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
     """An adb server that says ``answer`` to whatever it is asked."""
     asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-
         def serve() -> None:
             with contextlib.suppress(OSError):
                 while True:
@@ -135,7 +134,7 @@ def test_machines_of_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(ssh_hosts.find_hosts()) == []
     (tmp_path / ".ssh" / "more").mkdir(parents=True)
     (tmp_path / ".ssh" / "config").write_text(
-        'Include more/*\nHost pi pi-* !no\n  User pi\nhost="odd name"\nHost \'open\nMatch all\nHost pi lab\n',
+        "Include more/*\nHost pi pi-* !no\n  User pi\nhost=\"odd name\"\nHost 'open\nMatch all\nHost pi lab\n",
         encoding="utf-8",
     )
     (tmp_path / ".ssh" / "more" / "a").write_text("Include more/a\nHost rack\n", encoding="utf-8")  # of itself

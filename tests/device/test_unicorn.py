@@ -72,7 +72,9 @@ def test_qemu_and_unicorn_count_alike(name: str, need_tool) -> None:
     board = load_board(name)
     assert board.emulator is not None
     need_tool(board.emulator.program)
-    found = {uri: bench(DIGITS, board, uri, BuildOptions(), {}, 2, 1) for uri in ("unicorn://", "qemu://")}
+    found = {
+        uri: bench(DIGITS, board, uri, BuildOptions(), {}, 2, 1) for uri in ("unicorn://", "qemu://")
+    }
     ours, theirs = found["unicorn://"], found["qemu://"]
     assert ours.instructions is not None
     assert theirs.instructions is not None

@@ -113,7 +113,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     cores = list(CORES) if given.core is None or "all" in given.core else given.core
     fixed = {k: v for k in ("opt", "memory", "isa") if (v := getattr(given, k)) is not None}
     start = time.monotonic()
-    tally = run(list(chunks(cores, given.kind or KINDS, given.count, given.seed, given.compiler, fixed)), given.jobs)
+    tally = run(
+        list(chunks(cores, given.kind or KINDS, given.count, given.seed, given.compiler, fixed)), given.jobs
+    )
     seconds = time.monotonic() - start
     print(table(tally))
     models = given.count * len(cores)

@@ -112,3 +112,4 @@ def _apart(a: NDArray[Any], b: NDArray[Any], bound: float, room: float) -> NDArr
     scale = max(1.0, float(np.abs(a[finite]).max(initial=0.0)))
     gap = np.abs(np.where(finite, a, 0) - np.where(finite, b, 0))
     return ~same & (~finite | (gap > bound * scale + room))
+

@@ -104,7 +104,6 @@ def _outputs(plan: Plan, runs: Runs, raw: bytes) -> list[dict[str, Array]]:
 
 # ---- Unicorn ----
 
-
 def _emulated(image: Path, core: str, requests: Sequence[Request], timeout_s: float) -> list[bytes | str]:
     elf, out, machine = ElfFile(image), [], None
     for request in requests:

@@ -121,7 +121,9 @@ def _subject(number: int, network: Network, steps: list[dict[str, Array]], answe
     except Exception as err:
         return Subject(network, None, empty, [], "", found=f"import: {type(err).__name__}: {err}")
     graph = entry_graph(module)
-    given = [{p.name: s[name] for p, (name, _) in zip(graph.params, network.inputs, strict=True)} for s in steps]
+    given = [
+        {p.name: s[name] for p, (name, _) in zip(graph.params, network.inputs, strict=True)} for s in steps
+    ]
     runs = Runs(({},) * len(given), tuple(given))
     try:
         outputs = interpreted(module, runs)

@@ -26,7 +26,9 @@ def planned(board: str) -> Module:
         helper.make_node("MatMul", ["s", "v"], ["y"]),
     ]
     rng = np.random.default_rng(1)
-    weights = [numpy_helper.from_array(rng.standard_normal((12, 12)).astype(np.float32), name) for name in ("w", "v")]
+    weights = [
+        numpy_helper.from_array(rng.standard_normal((12, 12)).astype(np.float32), name) for name in ("w", "v")
+    ]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 12]) for n in ("x", "y"))
     model = helper.make_model(
         helper.make_graph(nodes, "net", [x], [y], weights), opset_imports=[helper.make_opsetid("", 17)]

@@ -63,10 +63,8 @@ def test_a_board_without_backend(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_records_import_no_code() -> None:
-    code = (
-        "import sys, sdk; before = set(sys.modules); from sdk.codegen_c import backends; backends(); "
+    code = "import sys, sdk; before = set(sys.modules); from sdk.codegen_c import backends; backends(); " \
         "assert not [m for m in set(sys.modules) - before if m.startswith('sdk.compiler')]"
-    )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
 
 

@@ -67,7 +67,9 @@ def test_code_for_a_capability_is_that_for_it_and_what_it_implies() -> None:
     def code(isa: str) -> str:
         options = BuildOptions(isa=isa)
         module = lower_module(import_model(DIGITS, options, "m"), default_passes(board, options))
-        emitted = backend_for(board, options).emit(module, "m", isa=capabilities(board, options), options=EmitOptions())
+        emitted = backend_for(board, options).emit(
+            module, "m", isa=capabilities(board, options), options=EmitOptions()
+        )
         return "".join(str(text) for text in emitted.files.values())
 
     assert "smlad" in code("dsp")

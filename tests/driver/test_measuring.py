@@ -149,7 +149,9 @@ def test_baselines(tmp_path: Path) -> None:
         compare_with(tmp_path, now, 0.0)
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def sdk(*arguments: str) -> tuple[int, str]:
         status = run_command(["bench", *arguments])
         told = capsys.readouterr()

@@ -98,7 +98,9 @@ def test_a_folder_of_a_build_can_be_profiled(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.emulator
-def test_an_emulator_without_plugins_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need_tool) -> None:
+def test_an_emulator_without_plugins_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need_tool
+) -> None:
     need_tool("qemu-system-arm")
     import shutil
 

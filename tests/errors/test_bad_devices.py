@@ -218,14 +218,11 @@ def test_a_device_that_is_always_at_work(
         "    for k in range(1, 999): os.write(1, Frame(7, f.session, f.id, 1, struct.pack('<HHII', 12, 0, k, 999))"
         ".encode()); time.sleep(0.1)"
     )
-    text = PROXY.replace(
-        "if any(frame.kind == Kind.REQ and frame.op == Op.RUN for frame in decoder.feed(data)):",
-        (
-            "runs = [f for f in decoder.feed(data) if f.kind == Kind.REQ and f.op == Op.RUN]\n"
-            "    decoder.last = runs[-1] if runs else None\n"
-            "    if runs:"
-        ),
-    )
+    text = PROXY.replace("if any(frame.kind == Kind.REQ and frame.op == Op.RUN for frame in decoder.feed(data)):", (
+        "runs = [f for f in decoder.feed(data) if f.kind == Kind.REQ and f.op == Op.RUN]\n"
+        "    decoder.last = runs[-1] if runs else None\n"
+        "    if runs:"
+    ))
     agent = str(out / "digits_int8.agent")
     uri = program(tmp_path, text.format(python=sys.executable, root=str(root), agent=agent, at_run=busy))
     began = time.monotonic()

@@ -31,7 +31,9 @@ def test_a_truncated_model(fails: Fails, digits: Path, tmp_path: Path, part: flo
     assert not (tmp_path / "out").exists()
 
 
-def test_damaged_models_are_built_or_refused(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_models_are_built_or_refused(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "damaged.tflite"
     refused = 0
     for what, data in mutations(digits.read_bytes(), 12, seed=7):

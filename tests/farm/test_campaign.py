@@ -198,7 +198,6 @@ def test_boards_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     link = FakeLink(lambda n, j: None, [worker("a", "b1")], [worker("a", "b1")], [])
     [lost] = run(monkeypatch, link).failed
     assert lost.failure.message == "no worker has b1 any more"
-
     # one that was the last to be asked and went, while another has come
     def late(name: str, job: Job) -> Outcome | None:
         return {"a": Outcome("a", "r", "a", failure=BROKEN), "b": None}.get(name, good(name, job))

@@ -208,7 +208,9 @@ def transformer() -> Net:
     words = net.input("x", (1, 6), "int32", signature=(-1, 6))
     places = net.weights(6, 8)
     x = net.pair("ADD", net.embedded(words, WORDS, 8), places)
-    heads = [net.transposed(net.reshaped(net.dense(x, 8, keep=True), 1, 6, 2, 4), 0, 2, 1, 3) for _ in range(3)]
+    heads = [
+        net.transposed(net.reshaped(net.dense(x, 8, keep=True), 1, 6, 2, 4), 0, 2, 1, 3) for _ in range(3)
+    ]
     share = net.alike("SOFTMAX", net.pair("MUL", net.product(heads[0], heads[1], second=True), 0.5))
     y = net.reshaped(net.transposed(net.product(share, heads[2]), 0, 2, 1, 3), 1, 6, 8)
     x = normal(net.pair("ADD", x, net.dense(y, 8, keep=True)))

@@ -37,7 +37,9 @@ def integer_lstm(
     for g in gates:
         for place, columns in ((1, inputs), (5, size)):
             scale = single(rng.uniform(0.3, 1) * loud / 127 / np.sqrt(columns))
-            given[place + g] = m.const(f"w{place + g}", rng.integers(-127, 128, (units, columns)), "int8", scale=scale)
+            given[place + g] = m.const(
+                f"w{place + g}", rng.integers(-127, 128, (units, columns)), "int8", scale=scale
+            )
         largest, scale = (1 << 18, 2.0**-25) if norm else (500, single(x_scale * loud / 127))
         given[12 + g] = m.const(f"b{12 + g}", rng.integers(-largest, largest, units), "int32", scale=scale)
         if norm:

@@ -32,7 +32,9 @@ def _damage(raw: bytearray, kind: str, rng: np.random.Generator) -> bytes:
                 word = WORDS[int(rng.integers(0, len(WORDS)))]
                 raw[at & ~3 : (at & ~3) + 4] = word.to_bytes(4, "little")
             case "offset":
-                word = (int.from_bytes(raw[at & ~3 : (at & ~3) + 4], "little") + int(rng.integers(-64, 65))) % 2**32
+                word = (
+                    int.from_bytes(raw[at & ~3 : (at & ~3) + 4], "little") + int(rng.integers(-64, 65))
+                ) % 2**32
                 raw[at & ~3 : (at & ~3) + 4] = word.to_bytes(4, "little")
             case _:
                 length = int(rng.integers(1, 64))

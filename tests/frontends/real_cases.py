@@ -298,9 +298,8 @@ HYBRID = {
     "hybrid depthwise": hybrid(conv((2, 7, 6, 3), (1, 3, 3, 3), SAME, 2, op="DEPTHWISE_CONV_2D", act=1)),
     "hybrid depthwise multiplied": hybrid(conv((1, 6, 6, 2), (1, 3, 3, 6), VALID, op="DEPTHWISE_CONV_2D")),
     "hybrid transposed": hybrid(transposed((2, 3, 4, 2), (3, 3, 3, 2), (2, 6, 8, 3), SAME, 2, bias=True)),
-    "hybrid transposed one scale": hybrid(
-        transposed((1, 3, 4, 2), (3, 2, 5, 2), (1, 6, 11, 3), VALID, 2, act=1), each=False
-    ),
+    "hybrid transposed one scale": hybrid(transposed((1, 3, 4, 2), (3, 2, 5, 2), (1, 6, 11, 3), VALID, 2, act=1),
+                                          each=False),
     "hybrid transposed computed": hybrid(transposed((1, 3, 4, 2), (3, 3, 3, 2), (1, 5, 7, 3), SAME, 2), held=True),
     "hybrid conv computed": hybrid(conv((2, 7, 6, 3), (4, 3, 3, 3), SAME, 2), held=True),
     "hybrid dense computed": hybrid(dense((3, 9), (5, 9)), each=False, held=True),

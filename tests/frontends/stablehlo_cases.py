@@ -51,7 +51,9 @@ def reduced(
     value = Held((), x.dtype, x.least, x.most) if first is None else Const(first, x.dtype)
     fields = {"WindowDimensions": long(*kernel), "WindowStrides": long(*stride), "WindowDilations": long(*dilation),
               "BaseDilations": long(*spread), "Padding": long(*border), "BodySubgraphIndex": 1}  # fmt: skip
-    return Case("STABLEHLO_REDUCE_WINDOW", (x, value), (x.dtype,), "StablehloReduceWindowOptions", fields, body=body)
+    return Case(
+        "STABLEHLO_REDUCE_WINDOW", (x, value), (x.dtype,), "StablehloReduceWindowOptions", fields, body=body
+    )
 
 
 def gathered(

@@ -39,8 +39,12 @@ def test_names_and_quantisation_come_from_the_file() -> None:
 
 def test_long_names_become_short_unique_identifiers() -> None:
     m = ModelFile()
-    x = m.input("model/block/layer_with_a_rather_long_name/" + "deep/" * 20 + "x;other", (1, 4), "int8", 0.1, 0)
-    y = m.output("model/block/layer_with_a_rather_long_name/" + "deep/" * 20 + "x;again", (1, 4), "int8", 0.1, 0)
+    x = m.input(
+        "model/block/layer_with_a_rather_long_name/" + "deep/" * 20 + "x;other", (1, 4), "int8", 0.1, 0
+    )
+    y = m.output(
+        "model/block/layer_with_a_rather_long_name/" + "deep/" * 20 + "x;again", (1, 4), "int8", 0.1, 0
+    )
     m.op("RELU", [x], [y])
     graph = import_tflite(m.build(), "1st")
     names = [*graph.graphs["main"].params, *graph.graphs["main"].results]

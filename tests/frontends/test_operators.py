@@ -36,7 +36,8 @@ def conv(
     rows, cols = 9, 8
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     size = [
-        -(-n // s) if padding == SAME else (n - r) // s + 1 for n, s, r in zip((rows, cols), stride, reach, strict=True)
+        -(-n // s) if padding == SAME else (n - r) // s + 1
+        for n, s, r in zip((rows, cols), stride, reach, strict=True)
     ]
     x = m.input("x", (1, rows, cols, depth), dtype, 0.05 if dtype == "int8" else 0.0004, zero)
     scales = channel_scales(out) if per_channel else [0.01]
@@ -96,7 +97,11 @@ def dense(
     ins = [x, w]
     if bias:
         kind = "int32" if dtype == "int8" else "int64"
-        ins.append(m.const("b", biases(out), kind, scale=[0.05 * s if dtype == "int8" else 0.0004 * s for s in scales]))
+        ins.append(
+            m.const(
+                "b", biases(out), kind, scale=[0.05 * s if dtype == "int8" else 0.0004 * s for s in scales]
+            )
+        )
     rows = int(np.prod(shape)) // inner
     o = m.output("y", out_shape or (rows, out), dtype, out_scale if dtype == "int8" else 0.001, zero)
     m.op(

@@ -153,7 +153,8 @@ def test_maps_of_bytes() -> None:
     maps = [np.clip(np.rint(x / s) + z, 0, 255).astype(np.uint8) for x, (s, z) in zip(real, scales, strict=True)]
     maps[0] = rng.permutation(np.linspace(40, 255, 20 * KEYPOINTS)).reshape(maps[0].shape).astype(np.uint8)
     exact = [
-        ((x.astype(np.float64) - z) * np.float32(s)).astype(np.float32) for x, (s, z) in zip(maps, scales, strict=True)
+        ((x.astype(np.float64) - z) * np.float32(s)).astype(np.float32)
+        for x, (s, z) in zip(maps, scales, strict=True)
     ]
     got = run(model(maps, FLAGS, 4, scales=[(float(np.float32(s)), z) for s, z in scales]), maps)
     for one, want in zip(got, decoded(exact, FLAGS), strict=True):

@@ -92,8 +92,7 @@ def transpose_conv(rng: Rng, dtype: str, computed: bool = False) -> bytes:
     weights = bytes_of(rng, dtype, (out, *kernel, depth))
     ins = [
         m.const("shape", [2, *sizes, out]),
-        m.input("w", weights.shape, kind, scales, zero)
-        if computed
+        m.input("w", weights.shape, kind, scales, zero) if computed
         else m.const("w", weights, kind, scale=scales, zero=zero),
         m.input("x", (2, rows, cols, depth), dtype, *source),
     ]
@@ -397,9 +396,8 @@ def test_a_matrix_with_a_scale_a_column_is_the_weights_of_a_dense_layer(dtype: s
             x, y = m.input("x", (rows, inner), dtype, *source), m.output("y", (rows, columns), dtype, *target)
             given = (weights, 0) if turned or not product else (weights.T, 1)
             w = m.const("w", given[0], "int8", scale=scales, axis=given[1])
-            options = (
-                ("BatchMatMulOptions", {"AdjX": False, "AdjY": turned}) if product else ("FullyConnectedOptions", {})
-            )
+            options = ("BatchMatMulOptions", {"AdjX": False, "AdjY": turned}) if product else (
+                "FullyConnectedOptions", {})
             m.op(op, [x, w], [y], options[0], **options[1])
             files[op] = m.build()
         assert_bit_exact(files["FULLY_CONNECTED"], runs=3, seed=k, distinct=False)

@@ -56,6 +56,7 @@ def test_custom_operators_and_those_of_tensorflow() -> None:
     assert "it is an operator of TensorFlow" in refusal(one("CUSTOM", (2,), custom="FlexErf")).why
 
 
+
 def long(numbers: Sequence[int]) -> np.ndarray:
     return np.asarray(numbers, np.int64)
 
@@ -105,7 +106,9 @@ def scattered(windows: Sequence[int]) -> bytes:
 
 def sparse(how: int) -> bytes:
     options = "EmbeddingLookupSparseOptions"
-    return one("EMBEDDING_LOOKUP_SPARSE", [0, 1], [[0, 0], [0, 1]], [1, 2], (2,), (3, 4), options=options, Combiner=how)
+    return one(
+        "EMBEDDING_LOOKUP_SPARSE", [0, 1], [[0, 0], [0, 1]], [1, 2], (2,), (3, 4), options=options, Combiner=how
+    )
 
 
 def nms(count: int, *, scores: tuple[int, ...] = (4,), overlap: Any = 0.5, sigma: float = 0.0) -> bytes:

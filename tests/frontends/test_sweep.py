@@ -112,7 +112,9 @@ def taken(data: bytes) -> bool:
     from ai_edge_litert import interpreter as litert
 
     try:
-        engine = litert.Interpreter(model_content=data, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF)
+        engine = litert.Interpreter(
+            model_content=data, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF
+        )
         engine.allocate_tensors()
         engine.invoke()
     except (RuntimeError, ValueError):

@@ -154,7 +154,9 @@ def source(draw: Draw) -> onnx.ModelProto:
     count = {"Range": 3, "MelWeightMatrix": 5}.get(op, 0 if op in ("Constant", "RandomNormal", "RandomUniform") else 1)
     names = [f"i{k}" for k in range(count)]
     constants = [
-        numpy_helper.from_array(np.array(draw.numbers() if op == "ConstantOfShape" else draw.number(), np.int64), name)
+        numpy_helper.from_array(
+            np.array(draw.numbers() if op == "ConstantOfShape" else draw.number(), np.int64), name
+        )
         for name in names
     ]
     attributes = {"shape": draw.attribute("I")} if op.startswith("Random") else {}

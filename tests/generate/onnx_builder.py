@@ -198,3 +198,5 @@ def _spec(made: Any, name: str, found: Any) -> Spec:
         raise Unfit(f"{made.op_type}: {name} is as large as the data say")
     dtype = str(helper.tensor_dtype_to_np_dtype(found.tensor_type.elem_type))
     return Spec(tuple(int(d.dim_value) for d in dims), dtype)
+
+

@@ -50,10 +50,8 @@ def window_attributes(one: Layer, spec: Spec) -> dict[str, Any]:
         raise Unfit("a window of nothing")
     for k, (size, kernel) in enumerate(zip(spec.shape[2:], one["kernel"], strict=True)):
         reach = (kernel - 1) * one.get("dilations", (1,) * axes)[k] + 1
-        if (
-            not one["auto_pad"].startswith("SAME")
-            and one.op != "ConvTranspose"
-            and (reach > size + pads[k] + pads[k + axes])
+        if not one["auto_pad"].startswith("SAME") and one.op != "ConvTranspose" and (
+            reach > size + pads[k] + pads[k + axes]
         ):
             raise Unfit(f"a window of {reach} on {size} elements")
     given = {"kernel_shape": one["kernel"], "strides": one["strides"], "auto_pad": one["auto_pad"]}

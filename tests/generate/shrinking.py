@@ -136,7 +136,9 @@ def _from(network: Network, k: int, specs: dict[str, Spec]) -> Network:
 
 def _renamed(network: Network, old: str, new: str) -> Network:
     """Everything that read ``old`` reads ``new``."""
-    layers = tuple(replace(one, inputs=tuple(new if n == old else n for n in one.inputs)) for one in network.layers)
+    layers = tuple(
+        replace(one, inputs=tuple(new if n == old else n for n in one.inputs)) for one in network.layers
+    )
     outputs = tuple(dict.fromkeys(new if n == old else n for n in network.outputs))
     given = {n for n, _ in network.inputs}
     left = tuple(n for n in outputs if n not in given)

@@ -171,7 +171,9 @@ def _weights(b: Any, one: Layer, shape: tuple[int, ...], axis: int, taps: int) -
     return ins, float(np.float32(product / ratio))
 
 
-def _biases(spec: Spec, one: Layer, fill: Any, most: int, channels: int, taps: int, ratio: float) -> Any:
+def _biases(
+    spec: Spec, one: Layer, fill: Any, most: int, channels: int, taps: int, ratio: float
+) -> Any:
     """Biases that keep sums, and what multipliers above 1 make of them, inside of 32 bits where sums have as many."""
     sums = taps * 127 * (32768 if spec.dtype == "int16" else 510 if spec.dtype == "uint8" else 255)
     if not one["wide_bias"]:

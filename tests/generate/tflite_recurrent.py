@@ -56,7 +56,9 @@ def _svdf(b: Any, one: Layer) -> None:
     out = b.make(name, Spec((batch, one["units"]), "int8", _single(sums, 2.0 ** one["out"]), one["zero"]))
     b.counted(products=batch * filters * (inputs + steps))
     most = 127 if one["memory"] == "int8" else 2000
-    held = b.file.tensor(f"{name}_kept", (batch, filters * steps), one["memory"], kept, one["least"], variable=True)
+    held = b.file.tensor(
+        f"{name}_kept", (batch, filters * steps), one["memory"], kept, one["least"], variable=True
+    )
     given = [
         b.index[one.inputs[0]],
         _weights(b, f"{name}_feature", (filters, inputs), one["feature"], "int8", 127, one["by_feature"]),

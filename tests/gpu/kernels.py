@@ -153,7 +153,7 @@ def check_samples(folder: Path, start: int, step: int) -> tuple[int, list[str], 
         loops = plain(o.name, sample)
         dims = environments(sample)[number % len(environments(sample))]
         made = kernels({"f": loops}, "net", "opencl")
-        what = f"{o.name} {number} at { ({v.name: n for v, n in dims.items()}) }"
+        what = f"{o.name} {number} at {({v.name: n for v, n in dims.items()})}"
         if made.missing:
             missing.append(f"{what}: {made.missing['f']}")
             continue

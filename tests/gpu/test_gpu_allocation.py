@@ -21,7 +21,9 @@ MODELS: dict[str, tuple[str, list[dict[str, int]], frozenset[int]]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_run_on_vulkan_allocates_nothing(name: str, lying_vulkan: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_run_on_vulkan_allocates_nothing(
+    name: str, lying_vulkan: Callable[..., Any], tmp_path: Path
+) -> None:
     """Neither of the host nor of the driver, at sizes that are new either."""
     text, dims, on_processor = MODELS[name]
     options = {"gpu": "vulkan", "on_processor": on_processor}

@@ -56,7 +56,9 @@ def test_a_profile_has_what_the_device_took_for_each_operation(net: Path) -> Non
 
 
 def test_builds_for_two_interfaces_are_two(net: Path) -> None:
-    made = {gpu: build_sources(net, load_board("host"), BuildOptions(gpu=gpu)).sources for gpu in ("opencl", "vulkan")}
+    made = {
+        gpu: build_sources(net, load_board("host"), BuildOptions(gpu=gpu)).sources for gpu in ("opencl", "vulkan")
+    }
     assert "sdk_rt_gpu_opencl.c" in made["opencl"].model
     assert "sdk_rt_gpu_vulkan.c" in made["vulkan"].model
 

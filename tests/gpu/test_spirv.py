@@ -357,3 +357,5 @@ def test_what_has_no_form_is_refused(body: str, why: str) -> None:
     with pytest.raises(BuildError, match=why) as caught:
         make_kernel(loops)
     assert caught.value.where == "loops @f"
+
+

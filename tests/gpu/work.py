@@ -172,9 +172,8 @@ def converse(path: Path, folder: Path, prompt: int, steps: int, options: dict[st
     ids = np.random.default_rng(3).integers(0, 96, prompt + steps)
 
     def talk() -> list[np.ndarray]:
-        entries = (
-            ("prefill", {"n": prompt}, ids[:prompt]),
-            *(("decode", {"pos": k}, ids[k : k + 1]) for k in range(prompt, prompt + steps)),
+        entries = ("prefill", {"n": prompt}, ids[:prompt]), *(
+            ("decode", {"pos": k}, ids[k : k + 1]) for k in range(prompt, prompt + steps)
         )
         found = [host.run({"ids": given}, dims, entry) for entry, dims, given in entries]
         assert all(one == 0 for one, _ in found)

@@ -214,7 +214,9 @@ class Maker:
             self.name(),
             self.dtype(),
             self.shape(dims),
-            space if space and self.chance(0.9) else self.rng.choice(("param", "register", "scratch", "local")),
+            space
+            if space and self.chance(0.9)
+            else self.rng.choice(("param", "register", "scratch", "local")),
             self.rng.randint(1, 8) if self.chance(0.2) else None,
         )
 
@@ -250,7 +252,9 @@ class Maker:
 
     def loop(self, dims: list[Var], buffers: list[Buffer], lets: list[Ref], depth: int) -> For:
         hi = self.dim(dims)
-        var = Var(self.name(), 0, hi - 1) if isinstance(hi, int) and hi > 0 and self.chance(0.8) else self.var()
+        var = (
+            Var(self.name(), 0, hi - 1) if isinstance(hi, int) and hi > 0 and self.chance(0.8) else self.var()
+        )
         inner = [*dims, var]
         return For(
             var,
@@ -299,7 +303,8 @@ class Maker:
             dims.append(places[-1][0])
         kinds = ("arena", "state", "const", "caller")
         regions = tuple(
-            Region(self.name(), self.rng.choice(kinds), self.dim(dims), self.rng.choice((4, 16))) for _ in self.some(3)
+            Region(self.name(), self.rng.choice(kinds), self.dim(dims), self.rng.choice((4, 16)))
+            for _ in self.some(3)
         )
         roles = ("input", "output", "state", "const", "temp", "scratch")
         buffers = tuple(
@@ -372,7 +377,9 @@ class Maker:
             data = np.where(seeded.random(shape) < 0.1, self.rng.choice((np.nan, np.inf, -0.0, 1e-7)), data)
         else:
             lo, hi = kind.limits
-            data = seeded.integers(lo, hi, shape, dtype=kind.numpy if kind.kind != "b" else np.int64, endpoint=True)
+            data = seeded.integers(
+                lo, hi, shape, dtype=kind.numpy if kind.kind != "b" else np.int64, endpoint=True
+            )
         quant = Quant(0.1, 3) if self.chance() else None
         return Const(self.name(), TensorType(kind, shape, quant), data, self.layout())
 

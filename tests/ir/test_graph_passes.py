@@ -112,7 +112,9 @@ LOOKUP = "lookup(%{}, @table)"
 @pytest.mark.parametrize("kind", ["i8", "u8"])
 @pytest.mark.parametrize(("first", "second"), [(LOOKUP, LOOKUP), (LOOKUP, RESCALE), (RESCALE, LOOKUP)])
 def test_chains_of_byte_functions_become_one_table(kind: str, first: str, second: str) -> None:
-    body = CHAIN.replace("KIND", kind).replace("FIRST", first.format("x")).replace("SECOND", second.format("a"))
+    body = (
+        CHAIN.replace("KIND", kind).replace("FIRST", first.format("x")).replace("SECOND", second.format("a"))
+    )
     table = np.random.default_rng(1).integers(-128, 128, 256).astype(np.int8)
     head, rest = body.split("\n", 1)
     const = f"const @table: i8[256] = [{', '.join(map(str, table))}]\n"

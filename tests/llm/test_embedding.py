@@ -120,7 +120,9 @@ int main(int argc, char **argv) /* roles and texts; prints the tokens before the
 """
 
 
-def test_messages_are_those_of_the_template(chat_model: Path, tmp_path: Path, need_tool: Callable[[str], str]) -> None:
+def test_messages_are_those_of_the_template(
+    chat_model: Path, tmp_path: Path, need_tool: Callable[[str], str]
+) -> None:
     folder = tmp_path / "out"
     shutil.copytree(chat_model, folder)
     assert embed_chat(folder)[1] is None

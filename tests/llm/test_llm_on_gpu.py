@@ -48,9 +48,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_vulkan_gives_what_the_processor_gives(
-    tmp_path: Path,
-    built: Path,
-    lavapipe: Callable[..., Any],  # noqa: F811
+    tmp_path: Path, built: Path, lavapipe: Callable[..., Any]  # noqa: F811
 ) -> None:
     folder = built
     _agree(lavapipe(compared, folder, tmp_path / "cache", PARTS), ROUNDED)
@@ -62,9 +60,7 @@ def test_vulkan_gives_what_the_processor_gives(
 
 
 def test_a_matrix_beyond_what_a_kernel_may_see(
-    tmp_path: Path,
-    built: Path,
-    lying_vulkan: Callable[..., Any],  # noqa: F811
+    tmp_path: Path, built: Path, lying_vulkan: Callable[..., Any]  # noqa: F811
 ) -> None:
     """The embedding, 61 rows of 34 bytes, is larger than a binding: the processor does its steps, nothing is wrong."""
     found = lying_vulkan("range=2064", compared, built, tmp_path / "cache", [8, *[1] * 8])
@@ -91,10 +87,7 @@ def test_the_shape_of_smollm2(tmp_path: Path, lavapipe: Callable[..., Any]) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(("format", "cache"), [(None, "f32"), ("q4_0", "int8")])
 def test_vulkan_with_other_weights(
-    tmp_path: Path,
-    lavapipe: Callable[..., Any],
-    format: str | None,
-    cache: str,  # noqa: F811
+    tmp_path: Path, lavapipe: Callable[..., Any], format: str | None, cache: str  # noqa: F811
 ) -> None:
     folder = _built(tmp_path, "vulkan", quantize=format, cache=cache)
     _agree(lavapipe(compared, folder, tmp_path / "cache", PARTS), ROUNDED if format else FLOATS)
@@ -103,10 +96,7 @@ def test_vulkan_with_other_weights(
 @pytest.mark.slow
 @pytest.mark.parametrize(("format", "cache"), [(None, "f32"), ("q4_0", "int8")])
 def test_opencl_gives_what_the_processor_gives(
-    tmp_path: Path,
-    pocl: Callable[..., Any],
-    format: str | None,
-    cache: str,  # noqa: F811
+    tmp_path: Path, pocl: Callable[..., Any], format: str | None, cache: str  # noqa: F811
 ) -> None:
     folder = _built(tmp_path, "opencl", quantize=format, cache=cache)
     _agree(pocl(compared, folder, tmp_path / "cache", PARTS), ROUNDED if format else FLOATS)

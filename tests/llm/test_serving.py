@@ -181,14 +181,12 @@ def test_who_goes_away_stops_the_model(chat_model: Path, streamed: bool) -> None
         (
             "/v1/chat/completions",
             {**CHAT, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}},
-            400,
-            "the schema has 'not', which grammars cannot follow; at #",
+            400, "the schema has 'not', which grammars cannot follow; at #",
         ),
         ("/v1/chat/completions", {**CHAT, "grammar": "root ::= x"}, 400, "the rule x is not there; at rule root"),
         (
             "/v1/chat/completions",
-            {**CHAT, "grammar": "root ::= [a]", "response_format": {"type": "json_object"}},
-            400,
+            {**CHAT, "grammar": "root ::= [a]", "response_format": {"type": "json_object"}}, 400,
             "a grammar and a response_format are given",
         ),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a " * 999}]}, 400, "there is room for 192"),

@@ -46,7 +46,9 @@ def _text(browser: webdriver.Chrome, which: str) -> str:
 
 def test_a_page_talks_as_the_host(chat_model: Path, tmp_path: Path, browser: webdriver.Chrome) -> None:
     folder, site = tmp_path / "wasm", tmp_path / "site"
-    sdk.llm.build_model(chat_model.parent / "hf", folder, context=192, chunk=16, name="tiny", board="wasm32", threads=1)
+    sdk.llm.build_model(
+        chat_model.parent / "hf", folder, context=192, chunk=16, name="tiny", board="wasm32", threads=1
+    )
     assert run_command(["llm", "web", str(folder), "-o", str(site)]) == 0
     assert run_command(["llm", "web", str(folder), "-o", str(site)]) == 0  # again
     told = (folder / "model.json").read_text()

@@ -196,7 +196,9 @@ class _Run:
                 buffer, at = self.elements(name, flat)
                 if self.over_arguments(call, function, found, k, at):
                     digest.update(self.rng.bytes(8))
-                noise = np.frombuffer(hashlib.shake_128(digest.digest() + bytes([k])).digest(at.size), np.uint8)
+                noise = np.frombuffer(
+                    hashlib.shake_128(digest.digest() + bytes([k])).digest(at.size), np.uint8
+                )
                 self.regions[buffer.region][at] = noise
         self.spoil(call)
 

@@ -51,7 +51,9 @@ class Net:
         self.params.append(value)
         return value
 
-    def const(self, shape: tuple[int, ...], dtype=I8, data: np.ndarray | None = None, name: str = "") -> Value:
+    def const(
+        self, shape: tuple[int, ...], dtype=I8, data: np.ndarray | None = None, name: str = ""
+    ) -> Value:
         name = name or f"w{len(self.consts)}"
         if data is None:
             data = self.rng.integers(-9, 9, shape)
@@ -86,7 +88,9 @@ class Net:
         given = {**(SAME3 if kernel == 3 else POINT), "stride": (stride, stride)}
         if op != "conv2d":
             given["multiplier"] = 1
-        acc = self.op(op, x, self.const(shape), self.const((shape[0] if op == "conv2d" else depth,), I32), **given)
+        acc = self.op(
+            op, x, self.const(shape), self.const((shape[0] if op == "conv2d" else depth,), I32), **given
+        )
         return self.requantize(acc)
 
     def requantize(self, acc: Value) -> Value:
@@ -123,7 +127,9 @@ class Net:
         return Module("net", "scheduled", self.consts, self.states, {self.name: graph}, self.loops)
 
 
-def run_graph(module: Module, inputs: dict[str, np.ndarray], states: dict[str, np.ndarray], entry: str = "main"):
+def run_graph(
+    module: Module, inputs: dict[str, np.ndarray], states: dict[str, np.ndarray], entry: str = "main"
+):
     """What the graph means: each value an array of its own. Returns results; updates ``states``."""
     graph = module.graphs[entry]
     env = dict(inputs)

@@ -160,7 +160,9 @@ def rings(module: Module, plan: Plan) -> Found:
         kept = b.ring or rows
         if not isinstance(kept, int) or kept < 2:
             continue
-        names = {m.name for ms in groups(plan).values() for m in ms if b in ms and m.type.shape == b.type.shape}
+        names = {
+            m.name for ms in groups(plan).values() for m in ms if b in ms and m.type.shape == b.type.shape
+        }
         yield f"{b.name} keeps {kept - 1} rows", *_kept(module, plan, names, kept - 1)
 
 

@@ -192,7 +192,9 @@ def nested() -> Planned:
     a, b, c, d, e = (s for s in plan.body if isinstance(s, PlanCall))
     r, k = Var("r", -1, 4), Var("k", 0, 9)
     one = k.expr, k.expr + 1
-    fast = Repeat(k, dmax(2 * r.expr + 2, 0), dmin(2 * r.expr + 4, 10), tuple(replace(s, rows=one) for s in (a, b)))
+    fast = Repeat(
+        k, dmax(2 * r.expr + 2, 0), dmin(2 * r.expr + 4, 10), tuple(replace(s, rows=one) for s in (a, b))
+    )
     late = dmin(dmax(r.expr, 0), 5), r.expr + 1
     slow = tuple(replace(s, rows=late) for s in (c, d, e))
     body = (Repeat(r, -1, 5, (fast, *slow)),)

@@ -66,7 +66,9 @@ class Network:
         out = self.tensor((1, -(-rows // stride), -(-cols // stride), count))
         given = {"Padding": 0, "StrideH": stride, "StrideW": stride, "DilationHFactor": 1, "DilationWFactor": 1}
         if depthwise:
-            self.file.op("DEPTHWISE_CONV_2D", [x, w, b], [out], "DepthwiseConv2DOptions", DepthMultiplier=1, **given)
+            self.file.op(
+                "DEPTHWISE_CONV_2D", [x, w, b], [out], "DepthwiseConv2DOptions", DepthMultiplier=1, **given
+            )
         else:
             self.file.op("CONV_2D", [x, w, b], [out], "Conv2DOptions", **given)
         return out

@@ -119,7 +119,9 @@ def check_by_running(loops: Loops) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2), st.sampled_from([1, 2])), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(st.integers(-2, 2), st.integers(-2, 2), st.sampled_from([1, 2])), min_size=1, max_size=3
+    ),
     st.integers(1, 3),
 )
 def test_random_affine_moves(moves: list[tuple[int, int, int]], stride: int) -> None:

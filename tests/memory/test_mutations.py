@@ -145,6 +145,8 @@ def test_states_have_one_place_in_all_entries() -> None:
         plan,
         buffers=tuple(replace(b, offset=b.offset + 64) if b.region == "state" else b for b in plan.buffers),
     )
-    roomy = replace(moved, regions=tuple(replace(r, bytes=1 << 10) if r.kind == "state" else r for r in plan.regions))
+    roomy = replace(
+        moved, regions=tuple(replace(r, bytes=1 << 10) if r.kind == "state" else r for r in plan.regions)
+    )
     both = replace(module, plans={"main": roomy, "other": replace(plan, name="other")})
     assert any("in entry @other" in d.message for d in verify_plan(both, roomy))

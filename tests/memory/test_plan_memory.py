@@ -57,14 +57,20 @@ def residual() -> tuple[Net, Value, Value]:
 def test_residual_net(io: str) -> None:
     net, _, total = residual()
     flat = net.op("reshape", total, shape=(1, 576))
-    out = net.requantize(net.op("dense", flat, net.const((5, 576)), net.const((5,), I32), w_offset=0, x_offset=128))
+    out = net.requantize(
+        net.op("dense", flat, net.const((5, 576)), net.const((5,), I32), w_offset=0, x_offset=128)
+    )
     planned = agrees(net.module(out), io=io, x=(1, 12, 12, 4))
     plan = planned.plans["main"]
     total_buffer = plan.buffer("sum")
     assert total_buffer.alias == "t3"
     assert total_buffer.offset == plan.buffer("t3").offset
     assert plan.buffer(flat.name).alias == "sum"
-    assert plan.region("arena").bytes == plan.lower_bound == (12 * 12 * 4 * (4 + 1 + 1) if io == "arena" else 2880)
+    assert (
+        plan.region("arena").bytes
+        == plan.lower_bound
+        == (12 * 12 * 4 * (4 + 1 + 1) if io == "arena" else 2880)
+    )
     assert planned.graphs == {}
     assert planned.stage == "planned"
     assert [r.name for r in plan.regions if r.kind == "caller"] == ([] if io == "arena" else ["x", out.name])
@@ -208,7 +214,9 @@ def reversing(net: Net, x: Value) -> Value:
     out = Value(f"rev{net.count}", x.type)
     net.count += 1
     body = [Alloc(Buffer("tmp", I8, (rows, cols), "scratch")), copy, loop(i2, rows, loop(j2, cols, back))]
-    net.call(function(f"rev_{net.count}", [param("x", x.type), param("o", x.type, "write")], body), (x,), (out,))
+    net.call(
+        function(f"rev_{net.count}", [param("x", x.type), param("o", x.type, "write")], body), (x,), (out,)
+    )
     return out
 
 
@@ -239,7 +247,9 @@ def test_symbolic_sizes_are_placed_at_their_largest() -> None:
     assert plan.region("arena").bytes == 10 * 16 * (4 + 1 + 1)
     for size in (1, 3, 10):
         inputs = {"x": data((1, size, 4, 4), size)}
-        np.testing.assert_array_equal(run_plan(planned, "main", inputs)["y"], run_graph(module, inputs, {})[0])
+        np.testing.assert_array_equal(
+            run_plan(planned, "main", inputs)["y"], run_graph(module, inputs, {})[0]
+        )
     with pytest.raises(UsageError, match=r"x axis 1 makes n = 11, outside its bounds 1\.\.10"):
         run_plan(planned, "main", {"x": data((1, 11, 4, 4))})
 
@@ -313,7 +323,9 @@ def test_random_nets(steps: list[tuple[str, int]], caller: bool) -> None:
             case "add":
                 values.append(net.op("add_q", v, values[-1], **ADD))
             case "pool":
-                values.append(net.op("max_pool2d", v, kernel=(3, 3), stride=(1, 1), pad=(1, 1, 1, 1), lo=-128, hi=127))
+                values.append(
+                    net.op("max_pool2d", v, kernel=(3, 3), stride=(1, 1), pad=(1, 1, 1, 1), lo=-128, hi=127)
+                )
             case "reverse_view":
                 flat = net.op("reshape", v, shape=(1, 120))
                 values.append(net.op("reshape", net.op("relu", flat), shape=shape))

@@ -65,7 +65,9 @@ def net(rng: random.Random) -> list[Block]:
     out = []
     for k in range(steps):
         reach = rng.choice([1, 1, 1, 2, 3, rng.randrange(1, 12)])
-        out.append(Block(f"t{k}", rng.randrange(1, 64) * rng.choice([16, 256, 1024]), k, min(k + reach, steps), 16))
+        out.append(
+            Block(f"t{k}", rng.randrange(1, 64) * rng.choice([16, 256, 1024]), k, min(k + reach, steps), 16)
+        )
     return out
 
 

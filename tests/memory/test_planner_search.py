@@ -153,7 +153,9 @@ def test_hard_problems_fit(root: Path, in_c: None) -> None:
         pytest.skip(f"no minimalloc problems at {folder}")
     for path in sorted(folder.glob("*.csv")):
         with path.open() as file:
-            rows = [(r["id"], int(r["size"]), int(r["lower"]), int(r["upper"]) - 1) for r in csv.DictReader(file)]
+            rows = [
+                (r["id"], int(r["size"]), int(r["lower"]), int(r["upper"]) - 1) for r in csv.DictReader(file)
+            ]
         blocks = [Block(*row) for row in rows]
         placed = plan_offsets(blocks, enough=1 << 20, node_limit=20_000_000)
         assert not overlaps(blocks, placed.offsets)

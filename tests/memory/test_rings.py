@@ -82,7 +82,9 @@ def test_stream_of_rows_equals_the_whole(first: str, second: str) -> None:
     x = np.random.default_rng(0).integers(-128, 128, (1, H, W, C)).astype(np.int8)
     (wanted,) = run_graph(module, {"x": x}, {})
     np.testing.assert_array_equal(run_plan(planned, "main", {"x": x})["t3"], wanted)
-    assert plan_summary(planned, plan).peak < 0.5 * PlanMemory().run(module).plans["main"].region("arena").bytes
+    assert (
+        plan_summary(planned, plan).peak < 0.5 * PlanMemory().run(module).plans["main"].region("arena").bytes
+    )
 
 
 @pytest.mark.parametrize("rings", [(1, 2, 1), (1, 1, 1)])

@@ -30,7 +30,9 @@ def differences(function: Loops) -> Iterator[str]:
     and results of which a call for a row leaves elements out."""
     assert function.rows is not None
     extent = function.rows.extent
-    if not isinstance(extent, int) or any(not isinstance(d, int) for p in function.params for d in p.buffer.shape):
+    if not isinstance(extent, int) or any(
+        not isinstance(d, int) for p in function.params for d in p.buffer.shape
+    ):
         return
     for row in sorted({0, 1, extent // 2, extent - 1} & set(range(extent))):
         found = touched(function, {}, (row, row + 1))

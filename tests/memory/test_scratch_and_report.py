@@ -54,7 +54,9 @@ def test_inner_scopes_share_among_themselves_under_an_outer_buffer() -> None:
 
 
 def test_a_name_declared_twice_keeps_one_place() -> None:
-    layout = scratch_layout(kernel(loop(i, 8, alloc("a", 16), fill("a")), loop(i, 8, alloc("a", 48), fill("a"))))
+    layout = scratch_layout(
+        kernel(loop(i, 8, alloc("a", 16), fill("a")), loop(i, 8, alloc("a", 48), fill("a")))
+    )
     assert layout.bytes == 48
 
 
@@ -64,7 +66,9 @@ def test_registers_local_arrays_and_unused_buffers_take_nothing() -> None:
 
 
 def test_small_buffers_need_not_start_a_line() -> None:
-    layout = scratch_layout(kernel(alloc("a", 3), alloc("b", 1, I32), fill("a"), fill("b"), use("a"), use("b")))
+    layout = scratch_layout(
+        kernel(alloc("a", 3), alloc("b", 1, I32), fill("a"), fill("b"), use("a"), use("b"))
+    )
     assert layout.bytes == 7
     assert layout.offsets["b"] % 4 == 0
 
@@ -73,7 +77,10 @@ def test_threads_cannot_share() -> None:
     body = loop(i, 8, alloc("a", 16), fill("a")).body
     with pytest.raises(BuildError, match="inside a parallel loop"):
         scratch_layout(kernel(For(i, 0, 8, body, "parallel")))
-    assert scratch_layout(kernel(alloc("a", 16), For(i, 0, 8, loop(i, 8, fill("a")).body, "parallel"))).bytes == 16
+    assert (
+        scratch_layout(kernel(alloc("a", 16), For(i, 0, 8, loop(i, 8, fill("a")).body, "parallel"))).bytes
+        == 16
+    )
 
 
 def test_summary() -> None:

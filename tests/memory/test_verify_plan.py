@@ -160,7 +160,9 @@ def test_misaligned(sound: Planned) -> None:
 def test_names_and_regions(sound: Planned) -> None:
     module, plan = sound
     first = next(in_arena(plan))
-    assert faulty(module, replace(plan, buffers=(*plan.buffers, first))) == [f"buffer {first.name} is declared 2 times"]
+    assert faulty(module, replace(plan, buffers=(*plan.buffers, first))) == [
+        f"buffer {first.name} is declared 2 times"
+    ]
     assert any("nowhere" in m for m in faulty(module, with_buffer(plan, first.name, region="nowhere")))
     assert any("nothing" in m for m in faulty(module, with_buffer(plan, first.name, alias="nothing")))
     assert any("in a circle" in m for m in faulty(module, with_buffer(plan, first.name, alias=first.name)))
@@ -173,7 +175,9 @@ def test_calls_that_do_not_fit(sound: Planned) -> None:
     k, call = next((k, s) for k, s in enumerate(plan.body) if isinstance(s, PlanCall))
 
     def changed(**changes: object) -> list[str]:
-        return faulty(module, replace(plan, body=(*plan.body[:k], replace(call, **changes), *plan.body[k + 1 :])))
+        return faulty(
+            module, replace(plan, body=(*plan.body[:k], replace(call, **changes), *plan.body[k + 1 :]))
+        )
 
     assert any("takes" in m for m in changed(args=call.args[1:]))
     assert any("which the module lacks" in m for m in changed(callee="missing"))
@@ -187,7 +191,9 @@ def test_calls_that_do_not_fit(sound: Planned) -> None:
 def test_states_must_end_with_their_newest_value() -> None:
     module, plan = stateful()
     copy = next(s for s in plan.body if isinstance(s, Copy))
-    assert any("t_new" in m for m in faulty(module, replace(plan, body=tuple(s for s in plan.body if s is not copy))))
+    assert any(
+        "t_new" in m for m in faulty(module, replace(plan, body=tuple(s for s in plan.body if s is not copy)))
+    )
     moved = with_buffer(plan, "t_new", offset=plan.buffer("s").offset)
     assert faulty(module, moved)
 

@@ -24,15 +24,8 @@ M4 = "nucleo_l4r5zi"
 
 @pytest.mark.parametrize(
     ("name", "limit"),
-    [
-        ("kws", 16_512),
-        ("vww", 55_808),
-        ("ic", 49_664),
-        ("ad", 1_024),
-        ("person", 55_808),
-        ("wake", 7_168),
-        ("okay_nabu", 8_192),
-    ],
+    [("kws", 16_512), ("vww", 55_808), ("ic", 49_664), ("ad", 1_024), ("person", 55_808), ("wake", 7_168),
+     ("okay_nabu", 8_192)],
 )
 def test_ram(models: Path, name: str, limit: int) -> None:
     report = build_sources(models / NAMES[name], load_board(M4), BuildOptions()).report
@@ -60,13 +53,8 @@ def test_least_ram(models: Path, name: str, limit: int, max_ratio: float) -> Non
 
 @pytest.mark.parametrize(
     ("name", "limit", "cycles"),
-    [
-        ("kws", 4_300_000, 5_200_000),
-        ("ic", 16_000_000, 19_800_000),
-        ("ad", 400_000, 490_000),
-        ("vww", 7_000_000, 9_200_000),
-        ("person", 9_500_000, 14_000_000),
-    ],
+    [("kws", 4_300_000, 5_200_000), ("ic", 16_000_000, 19_800_000), ("ad", 400_000, 490_000),
+     ("vww", 7_000_000, 9_200_000), ("person", 9_500_000, 14_000_000)],
 )
 def test_instructions(models: Path, name: str, limit: int, cycles: int) -> None:
     """What a run executes, and that another compiler's code takes about the same."""

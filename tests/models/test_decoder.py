@@ -169,7 +169,9 @@ def test_interpreter_equals_pytorch(decoder: ModuleType, tokens: list[int], prom
 
 
 @CASES
-def test_c_equals_pytorch(decoder: ModuleType, library: ctypes.CDLL, tokens: list[int], prompt: int, cap: int) -> None:
+def test_c_equals_pytorch(
+    decoder: ModuleType, library: ctypes.CDLL, tokens: list[int], prompt: int, cap: int
+) -> None:
     config = decoder.Config()
     sequence = tokens[: prompt + STEPS]
     instance = Instance(library, cap)

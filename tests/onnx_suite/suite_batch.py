@@ -135,7 +135,7 @@ class Runner:
         self.session: Session | None = None
 
     def run(self, index: int, built: Built) -> str:
-        """ "" when the model gives what its case expects, else what differs."""
+        """"" when the model gives what its case expects, else what differs."""
         try:
             if self.session is None:
                 self.session = open_device("local:", artifact=self.agent, emulator=None, timeout_s=20.0)

@@ -187,10 +187,8 @@ def _elementwise() -> Iterator[Row]:
         yield _row(op, T(3, 20), draws=(small, finite))
     for op in _PAIRS:
         yield _row(op, T(3, 20), T(20), draws=BOTH)
-        yield (
-            _row(op, T(2, 3), T(2, 1), T(1, 3), kinds=INTEGERS + FLOATS)
-            if op in ("Max", "Min", "Sum", "Mean")
-            else (_row(op, T(2, 1, 3), T(4, 1)))
+        yield _row(op, T(2, 3), T(2, 1), T(1, 3), kinds=INTEGERS + FLOATS) if op in ("Max", "Min", "Sum", "Mean") else (
+            _row(op, T(2, 1, 3), T(4, 1))
         )
     for fmod in (0, 1):
         yield _row("Mod", T(3, 20), T(20, draw=above), fmod=fmod)

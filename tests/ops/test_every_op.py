@@ -11,7 +11,9 @@ from sdk.compiler.ir.graph import attr_values
 from sdk.compiler.ops import OPS, OpDef, Sample, infer
 from sdk.compiler.sym import evaluate
 
-CASES = [pytest.param(op, sample, id=f"{op.name}-{k}") for op in OPS.values() for k, sample in enumerate(op.samples)]
+CASES = [
+    pytest.param(op, sample, id=f"{op.name}-{k}") for op in OPS.values() for k, sample in enumerate(op.samples)
+]
 
 # ops that count as they go, which rows apart could not
 WHOLE = {"count_nonzero", "nms", "nonzero"}

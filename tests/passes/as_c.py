@@ -69,7 +69,9 @@ class Library:
         assert self.library[f"{prefix}_init"](context, *given) == 0
         return [self._run(prefix, module, context, places[0], inputs, env) for inputs in steps]
 
-    def _run(self, prefix: str, module: Module, context: Any, base: int, inputs: Arrays, env: dict[str, int]) -> Arrays:
+    def _run(
+        self, prefix: str, module: Module, context: Any, base: int, inputs: Arrays, env: dict[str, int]
+    ) -> Arrays:
         (plan,) = module.plans.values()
         get = self.library
         caller = any(r.kind == "caller" for r in plan.regions)

@@ -150,7 +150,7 @@ def softmax(m: Maker) -> None:
 def norm(m: Maker) -> None:
     x = m.pick()
     d = x.type.shape[-1]
-    scale, bias = (m.const((d,)), m.const((d,))) if isinstance(d, int) else (m.param((d,)), m.param((d,)))
+    scale, bias = ((m.const((d,)), m.const((d,))) if isinstance(d, int) else (m.param((d,)), m.param((d,))))
     if m.rng.random() < 0.5:
         m.call("layer_norm", x, scale, bias, epsilon=0.01)
     else:

@@ -116,7 +116,9 @@ def test_unknown_board_suggests() -> None:
 def test_user_boards(folder: Path) -> None:
     assert load_board("mine").ram_bytes == 8 << 10
     assert "host" in board_names()
-    (folder / "child.toml").write_text('schema = 1\nextends = "mine"\n[board]\ntitle = "Child"\naliases_append = []\n')
+    (folder / "child.toml").write_text(
+        'schema = 1\nextends = "mine"\n[board]\ntitle = "Child"\naliases_append = []\n'
+    )
     with pytest.raises(UsageError, match="appends to no array"):
         load_board("child")
     (folder / "child.toml").write_text(
@@ -142,7 +144,7 @@ def test_user_boards(folder: Path) -> None:
         ('name = "main"', 'name = "main"\nclock_hz = 0', "Expected `int` >= 1", None),
         ('arch = "armv7e-m"', "", "core main has no arch", None),
         ('target = "thumb-freestanding-eabi", ', "", "compilers.zig has no target", None),
-        ("[runtime]", "[runtime]\nuart = 3", "Expected `table`, got `int`", None),
+        ("[runtime]", '[runtime]\nuart = 3', "Expected `table`, got `int`", None),
         ("[runtime]", '[emulator]\nargv = ["q", "{"]\n[runtime]', "Single '{' encountered", None),
         ("base = 0x2000_0000", "base = 0x8000", "flash and ram overlap", None),
         ("base = 0x2000_0000", "base = 0x2000_0002", "ram begins at no multiple of 4", None),

@@ -186,7 +186,9 @@ def test_a_home_that_takes_nothing_is_said_at_once(home: str, tmp_path: Path) ->
     assert "/tmp" not in done.stderr
 
 
-def test_a_compilers_cache_that_takes_nothing_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compilers_cache_that_takes_nothing_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CROSSLEVEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", "/proc/none")
     with pytest.raises(UsageError, match="cannot write the C compiler's cache folder /proc/none") as caught:

@@ -84,7 +84,9 @@ def test_sizes_and_stack(board: str, name: str) -> None:
 
 
 def test_shared_library_runs(tmp_path: Path) -> None:
-    text = "void *memcpy(void *, const void *, __SIZE_TYPE__);\nint first(char *a, const char *b, unsigned n);\n"
+    text = (
+        "void *memcpy(void *, const void *, __SIZE_TYPE__);\nint first(char *a, const char *b, unsigned n);\n"
+    )
     text += "int first(char *a, const char *b, unsigned n) { memcpy(a, b, n); return a[0]; }\n"
     for name in ("zig", "gcc", "clang"):
         toolchain = get_toolchain(name)
@@ -94,7 +96,9 @@ def test_shared_library_runs(tmp_path: Path) -> None:
 
 
 def test_executable_runs(tmp_path: Path) -> None:
-    main = SourceText("main.c", '#include <stdio.h>\n#include "part.h"\nint main(void) { return twice(0) == 0; }\n')
+    main = SourceText(
+        "main.c", '#include <stdio.h>\n#include "part.h"\nint main(void) { return twice(0) == 0; }\n'
+    )
     toolchain = get_toolchain("gcc")
     units = toolchain.compile_all([job(), job(source=main)])
     assert [unit.name for unit in units] == ["unit.c", "main.c"]
@@ -114,7 +118,9 @@ SECTIONS { .text : { KEEP(*(.text.twice)) *(.text*) *(.rodata*) } > flash
 """
     toolchain = get_toolchain(name)
     unit = toolchain.compile(job("l4r5zi"))
-    path = toolchain.link(LinkJob("firmware", (unit,), target("l4r5zi"), script=script), tmp_path / "image.elf")
+    path = toolchain.link(
+        LinkJob("firmware", (unit,), target("l4r5zi"), script=script), tmp_path / "image.elf"
+    )
     assert path.stat().st_size < 20_000
     places = {symbol.name: symbol.value for symbol in ElfFile(path).symbols}
     assert places["twice"] & ~1 == 0x0800_0000
@@ -163,7 +169,9 @@ def test_cache_prunes_the_unused_first(tmp_path: Path) -> None:
 def test_a_failed_build_leaves_nothing_behind(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path)
     with pytest.raises(BuildError):
-        get_toolchain("zig", cache).compile(job(source=SourceText("bad.c", "int;;\nint f(void) { return }\n")))
+        get_toolchain("zig", cache).compile(
+            job(source=SourceText("bad.c", "int;;\nint f(void) { return }\n"))
+        )
     assert [path for path in cache.root.rglob("*") if path.is_file() and path.name != ".pruned"] == []
 
 
@@ -272,9 +280,13 @@ def test_zig_knows_the_fpu_and_dsp_that_boards_declare(board: str) -> None:
         ("mve", "__ARM_FEATURE_MVE"),
         ("fpu-sp", "__ARM_FP"),
     ]:
-        lines.append(f"#if {'!' if capability in declared else ''}defined({macro})\n#error {capability}\n#endif")
+        lines.append(
+            f"#if {'!' if capability in declared else ''}defined({macro})\n#error {capability}\n#endif"
+        )
     for name in ("zig", "arm-none-eabi-gcc"):
-        get_toolchain(name).compile(job(board, SourceText("u.c", "\n".join([*lines, "extern int unused;\n"]))))
+        get_toolchain(name).compile(
+            job(board, SourceText("u.c", "\n".join([*lines, "extern int unused;\n"])))
+        )
 
 
 def test_host_features_reach_the_compiler() -> None:

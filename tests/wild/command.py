@@ -30,7 +30,9 @@ def run(
     """The rows of every file, as they come."""
     count = len(files)
     with ProcessPoolExecutor(jobs) as pool:
-        for rows in pool.map(survey, files, [cores] * count, [cases] * count, [seed] * count, [timeout_s] * count):
+        for rows in pool.map(
+            survey, files, [cores] * count, [cases] * count, [seed] * count, [timeout_s] * count
+        ):
             yield from rows
 
 

@@ -76,7 +76,9 @@ def survey(path: Path, cores: Sequence[tuple[str, str]], cases: int, seed: int, 
     return rows
 
 
-def _rows(path: Path, cores: Sequence[tuple[str, str]], cases: int, seed: int, timeout_s: float) -> Iterator[Row]:
+def _rows(
+    path: Path, cores: Sequence[tuple[str, str]], cases: int, seed: int, timeout_s: float
+) -> Iterator[Row]:
     try:
         expected = _expected(path, cases, seed, timeout_s)
     except SdkError as err:

@@ -13,7 +13,9 @@ def banner(options: EmitOptions, what: str) -> str:
     """The comment at the top of a generated file. It has no date: builds are reproducible."""
     source = f" from {options.source}" if options.source else ""
     board = f" for {options.board}" if options.board else ""
-    return f"/* {comment(what)}\n   {GENERATED} {VERSION}{comment(source + board)}. Do not edit. */"
+    return (
+        f"/* {comment(what)}\n   {GENERATED} {VERSION}{comment(source + board)}. Do not edit. */"
+    )
 
 
 def comment(text: str) -> str:

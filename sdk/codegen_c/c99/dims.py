@@ -50,7 +50,9 @@ class DimPrinter:
             if abs(dim) > _INT32_MAX:
                 raise BuildError(f"the index {dim} does not fit 32 bits")
             return str(dim), ATOM if dim >= 0 else UNARY
-        terms = sorted(dim.terms, key=lambda term: term[1] < 0)  # positive first: no leading minus when avoidable
+        terms = sorted(
+            dim.terms, key=lambda term: term[1] < 0
+        )  # positive first: no leading minus when avoidable
         parts: list[tuple[bool, str]] = []
         for factors, coefficient in terms:
             names = [self._factor(f) for f, power in factors for _ in range(power)]

@@ -136,7 +136,11 @@ class ValuePrinter:
             self._unit.floats_used = True
         match expr:
             case Imm():
-                return literal(expr.value, expr.dtype) if expr.dtype.lanes == 1 else self._splat(expr, expr.dtype)
+                return (
+                    literal(expr.value, expr.dtype)
+                    if expr.dtype.lanes == 1
+                    else self._splat(expr, expr.dtype)
+                )
             case Idx():
                 return CValue(*self._dims.printed(expr.dim))
             case Ref():
@@ -172,7 +176,9 @@ class ValuePrinter:
         if expr.name == "neg" or expr.name in _OPERATORS:
             return self._vector_operator(expr) if expr.args[0].dtype.lanes > 1 else self._operator(expr)
         listed = "" if expr.name in INTRINSICS else ": it is not in the intrinsic table"
-        raise BuildError(f"{expr.name} on {', '.join(str(a.dtype) for a in expr.args)} has no instruction{listed}")
+        raise BuildError(
+            f"{expr.name} on {', '.join(str(a.dtype) for a in expr.args)} has no instruction{listed}"
+        )
 
     def _instruction(self, expr: Op) -> CValue | None:
         """As one instruction, where one is declared for these types."""
@@ -247,7 +253,9 @@ class ValuePrinter:
             left, right = self.text(expr.args[0], UNARY), self.text(expr.args[1], UNARY)
             return CValue(f"({scalar_name(of)})(({unsigned}){left} << {right})", UNARY)
         elif expr.name == "mul" and of.kind == "u" and of.bits == 16:
-            left, right = (self.text(a, UNARY) for a in expr.args)  # promoted to int the product could overflow
+            left, right = (
+                self.text(a, UNARY) for a in expr.args
+            )  # promoted to int the product could overflow
             value = CValue(f"(uint32_t){left} * (uint32_t){right}", MUL, exact=False)
         else:
             value = self._infix(expr, _OPERATORS[expr.name])
@@ -263,7 +271,11 @@ class ValuePrinter:
         if symbol == "+" and isinstance(second, Imm) and second.dtype.kind == "i" and second.value < 0:
             opposite = literal(-second.value, second.dtype).text
             return CValue(f"{self.text(expr.args[0], left)} - {opposite}", binds)
-        a = self._guarded(expr.args[:1], expr.args[1], right) if symbol == "&&" else self.text(expr.args[1], right)
+        a = (
+            self._guarded(expr.args[:1], expr.args[1], right)
+            if symbol == "&&"
+            else self.text(expr.args[1], right)
+        )
         return CValue(f"{self.text(expr.args[0], left)} {symbol} {a}", binds)
 
     def _guarded(self, conditions: tuple[ValueExpr, ...], expr: ValueExpr, least: int) -> str:
@@ -284,7 +296,9 @@ class ValuePrinter:
             if self._unit.is_word(expr.dtype):
                 return self._on_word(expr)
             helper = self._unit.helper(f"select_{expr.dtype}")
-            return CValue(f"{helper}({self.mask(cond, expr.dtype.bits)}, {self.text(a)}, {self.text(b)})", ATOM)
+            return CValue(
+                f"{helper}({self.mask(cond, expr.dtype.bits)}, {self.text(a)}, {self.text(b)})", ATOM
+            )
         if expr.dtype.kind == "b" and expr.dtype.lanes > 1:
             own = self.type_of(expr)
             arms = (f"({own})({self.mask(arg, self.mask_bits(expr))})" for arg in (a, b))
@@ -417,7 +431,9 @@ class ValuePrinter:
         if self._unit.is_word(arg.dtype) and self._unit.is_word(to):
             return self.value(arg)
         if same:
-            return CValue(f"({self._unit.vector_type(str(to))}){wrap((source.text, source.binds), UNARY)}", UNARY)
+            return CValue(
+                f"({self._unit.vector_type(str(to))}){wrap((source.text, source.binds), UNARY)}", UNARY
+            )
         text = self._convert(source.text, to)
         return CValue(f"(uint32_t){text}", UNARY) if self._unit.is_word(to) else CValue(text, ATOM)
 
@@ -428,7 +444,9 @@ class ValuePrinter:
         """A value with lanes as a GNU vector, whatever it lives in."""
         value = self.value(arg)
         if self._unit.is_word(arg.dtype):
-            return CValue(f"({self._unit.vector_type(str(arg.dtype))}){wrap((value.text, value.binds), UNARY)}", UNARY)
+            return CValue(
+                f"({self._unit.vector_type(str(arg.dtype))}){wrap((value.text, value.binds), UNARY)}", UNARY
+            )
         return value
 
     def _on_word(self, expr: Op) -> CValue:
@@ -444,7 +462,9 @@ class ValuePrinter:
 
 
 def _constant(expr: ValueExpr, op: str) -> int:
-    value: int | float | Dim = expr.value if isinstance(expr, Imm) else expr.dim if isinstance(expr, Idx) else 0.5
+    value: int | float | Dim = (
+        expr.value if isinstance(expr, Imm) else expr.dim if isinstance(expr, Idx) else 0.5
+    )
     if not isinstance(value, int):
         raise BuildError(f"the lane number of {op} is not a constant")
     return value

@@ -117,7 +117,9 @@ class Port:
         quant = self.type.quant
         if quant is None:
             return "plain values, row-major"
-        offset = f"(stored - {quant.zero_point})" if quant.zero_point >= 0 else f"(stored + {-quant.zero_point})"
+        offset = (
+            f"(stored - {quant.zero_point})" if quant.zero_point >= 0 else f"(stored + {-quant.zero_point})"
+        )
         return f"row-major; real value = {quant.scale!r} * {offset}"
 
     @property
@@ -384,7 +386,9 @@ class Interface:
 
     def region_align(self, kind: str) -> int:
         """Alignment in bytes of the arena or state."""
-        return max((r.align for p in self.module.plans.values() for r in p.regions if r.kind == kind), default=1)
+        return max(
+            (r.align for p in self.module.plans.values() for r in p.regions if r.kind == kind), default=1
+        )
 
     @property
     def pointers(self) -> int:
@@ -422,7 +426,9 @@ def c_names(names: Sequence[str]) -> list[str]:
     return out
 
 
-def _entry(prefix: str, name: str, plan: Plan, options: EmitOptions, first_op: int, init: tuple[DimInfo, ...]) -> Entry:
+def _entry(
+    prefix: str, name: str, plan: Plan, options: EmitOptions, first_op: int, init: tuple[DimInfo, ...]
+) -> Entry:
     held = {d.var for d in init}
     own = tuple(v for v in plan.dims if v not in held)
     caller = {r.name for r in plan.regions if r.kind == "caller"}

@@ -261,13 +261,17 @@ class RunPrinter:
             for p in ports:
                 if p.buffer.region == buffer.region:
                     return struct, p, const
-        raise BuildError(f"buffer {buffer.name} lies in region {buffer.region}, which holds no input or output")
+        raise BuildError(
+            f"buffer {buffer.name} lies in region {buffer.region}, which holds no input or output"
+        )
 
     def _cast(self, type: str, base: str, offset: Dim) -> str:
         place = base if offset == 0 else f"({base} + {self.dims.text(offset, 71)})"
         if type == "uint8_t":
             return place if offset == 0 else place[1:-1]
-        return f"({type} *)({place[1:-1]})" if type == "int8_t" and offset != 0 else f"({type} *)(void *){place}"
+        return (
+            f"({type} *)({place[1:-1]})" if type == "int8_t" and offset != 0 else f"({type} *)(void *){place}"
+        )
 
     # --- statements ---------------------------------------------------------------------------------------
 

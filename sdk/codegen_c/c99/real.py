@@ -174,7 +174,10 @@ _ANY: Final[dict[str, str]] = {
     $C size = @select_$T(($M)((k & 1) != 0), cosine, sine);
     return @select_$T(($M)((k & 2) != 0), -size, size);
 }""",
-    **{name: _TRIG.replace("VALUE", value).replace("NAME", name) for name, (value, _) in _TRIG_VALUES.items()},
+    **{
+        name: _TRIG.replace("VALUE", value).replace("NAME", name)
+        for name, (value, _) in _TRIG_VALUES.items()
+    },
     # asin(s) and what is left of it: the argument halved beyond 1/2, where asin(x) = pi/2 - 2*asin(sqrt((1-x)/2)).
     "asinarc": """$C @@($C a) {
     $M far = ($M)(a > %half%);
@@ -389,3 +392,4 @@ def _constants(type: DType) -> dict[str, str]:
 
 def _number(value: float, type: DType) -> str:
     return f"{value!r}f" if type.bits == 32 else repr(value)
+

@@ -225,3 +225,4 @@ def _entered(made: Start, item: Around, rng: np.random.Generator, bits: int) -> 
                 count = math.prod(shape) * buffer.dtype.lanes
                 machine.cells[buffer.name] = Cell(buffer, shape, _contents(buffer.dtype, count, rng, bits).copy())
     return True
+

@@ -53,7 +53,9 @@ def _array(port: Port, name: str, arrays: Mapping[str, NDArray[Any]], out: list[
         raise UsageError(f"a golden case of {port.entry} lacks {port.buffer.name}")
     data = np.array(arrays[port.buffer.name])  # a copy: a Const makes its data read-only
     if data.dtype != port.type.dtype.numpy or data.nbytes > port.bytes:
-        raise UsageError(f"the golden {port.buffer.name} is {data.dtype}{list(data.shape)}, the model has {port.what}")
+        raise UsageError(
+            f"the golden {port.buffer.name} is {data.dtype}{list(data.shape)}, the model has {port.what}"
+        )
     symbol = f"{name}_{port.direction}_{port.c_name}"
     const = Const(symbol, TensorType(port.type.dtype, data.shape), data)
     section = f"{port.prefix.upper()}_SELFTEST_SECTION"
@@ -83,7 +85,9 @@ def _case(unit: Unit, entry: Entry, k: int, case: GoldenCase, arrays: list[str])
     lines = [f"if (status == {macro}_OK) {{"]
     args = ["self"]
     if entry.caller_inputs:
-        lines.append(f"    const {entry.name}_in in = {{{', '.join(s for p, s in inputs.items() if p.caller)}}};")
+        lines.append(
+            f"    const {entry.name}_in in = {{{', '.join(s for p, s in inputs.items() if p.caller)}}};"
+        )
         args.append("&in")
     if entry.caller_outputs:
         args.append("out")

@@ -85,7 +85,9 @@ def _placed(plan: Plan, buffer: PlanBuffer) -> bool:
     return region.kind == "const" or (region.name == REGION and isinstance(buffer.offset, int))
 
 
-def step_kernels(module: Module, weights: Weights, printed: dict[str, CFunction], prefix: str) -> dict[str, StepKernel]:
+def step_kernels(
+    module: Module, weights: Weights, printed: dict[str, CFunction], prefix: str
+) -> dict[str, StepKernel]:
     """The kernels of ``by_steps`` as what the loop calls; ``printed`` are the functions to be inlined in them."""
     found: dict[str, list[tuple[Plan, PlanCall]]] = {}
     for plan in module.plans.values():

@@ -40,7 +40,9 @@ class Unit:
 
     def is_word(self, type: DType) -> bool:
         """Whether values of this type are packed in a ``uint32_t``."""
-        return "words" in self.features and type.lanes > 1 and not type.is_float and type.lanes * type.bits == 32
+        return (
+            "words" in self.features and type.lanes > 1 and not type.is_float and type.lanes * type.bits == 32
+        )
 
     def compares_apart(self, name: str) -> bool:
         """Whether compilers must not look through the masks of comparisons in ``name``, a type or a helper of it."""
@@ -133,7 +135,9 @@ class Unit:
         if self.vectors_used:
             # gcc notes that wide vectors pass differently on other machines; all functions here are static.
             blocks.append(
-                '#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC diagnostic ignored "-Wpsabi"\n#endif'
+                "#if defined(__GNUC__) && !defined(__clang__)\n"
+                '#pragma GCC diagnostic ignored "-Wpsabi"\n'
+                "#endif"
             )
         if self.floats_used:
             blocks.append("#if defined(__clang__)\n#pragma STDC FP_CONTRACT OFF\n#endif")

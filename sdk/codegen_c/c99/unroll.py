@@ -56,7 +56,9 @@ def _unrolled(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def _iterations(loop: For) -> tuple[Stmt, ...]:
     if not isinstance(loop.lo, int) or not isinstance(loop.hi, int) or loop.until is not None:
-        raise BuildError(f"loop {loop.var.name} cannot be unrolled: its bounds {loop.lo}..{loop.hi} are not constants")
+        raise BuildError(
+            f"loop {loop.var.name} cannot be unrolled: its bounds {loop.lo}..{loop.hi} are not constants"
+        )
     out: list[Stmt] = []
     for k in range(loop.lo, loop.hi):
         body = unrolled(substitute_dims(loop.body, {loop.var: k}))

@@ -115,13 +115,17 @@ class Validator:
                     return "a loop of no iterations is run"
         return ""
 
-    def _start(self, region: Region, call: KernelCall | None, rng: np.random.Generator, bits: int) -> Start | None:
+    def _start(
+        self, region: Region, call: KernelCall | None, rng: np.random.Generator, bits: int
+    ) -> Start | None:
         try:
             return start(self.loops, self.scratch, call, region.around, rng, bits)
         except (NoMeaning, BuildError):
             return None  # made-up values that no run has: outside of what an operation, or an index, is known to be in
 
-    def _compare(self, region: Region, call: KernelCall | None, trips: int, rng: np.random.Generator) -> str | None:
+    def _compare(
+        self, region: Region, call: KernelCall | None, trips: int, rng: np.random.Generator
+    ) -> str | None:
         """What differs after a run from a random state; None where none was found that a run may have."""
         for k in range(TRIES):
             state = self._start(region, call, rng, BITS[min(k // 3, len(BITS) - 1)])

@@ -76,3 +76,5 @@ def _head(prefix: str, options: EmitOptions) -> str:
 #endif
 
 """
+
+

@@ -112,7 +112,9 @@ class _Shaders:
         return list(self.made).index(key)
 
 
-def _entry(api: Interface, entry: Entry, made: Kernels, weights: Weights, places: Constants, shaders: _Shaders) -> str:
+def _entry(
+    api: Interface, entry: Entry, made: Kernels, weights: Weights, places: Constants, shaders: _Shaders
+) -> str:
     """An entry: what each step touches and launches, as functions of the dims ``d``."""
     plan = entry.plan
     steps = [_step(step, shaders) for step in steps_of(api.module, plan, made, weights, places)]

@@ -88,7 +88,9 @@ class Values:
     """Prints values; ``load`` gives the text of a read, ``name`` that of a bound scalar. ``scalars`` prints what has no
     lanes, ``dims`` indices."""
 
-    def __init__(self, unit: Unit, dims: DimPrinter, load: Callable[[Load], str], name: Callable[[str], str]) -> None:
+    def __init__(
+        self, unit: Unit, dims: DimPrinter, load: Callable[[Load], str], name: Callable[[str], str]
+    ) -> None:
         self._load, self._dims, self._name = load, dims, name
         self.scalars = Scalars(unit, dims, lambda one: CValue(load(one), ATOM), name)
 

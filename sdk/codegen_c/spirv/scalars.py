@@ -384,3 +384,4 @@ def _mask(kind: DType) -> int:
 
 def _infinity(kind: DType) -> int:
     return {16: 0x7C00, 32: 0x7F800000, 64: 0x7FF0000000000000}[kind.bits]
+

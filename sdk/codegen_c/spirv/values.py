@@ -262,3 +262,5 @@ class Values:
 def _careful(expr: ValueExpr) -> bool:
     """Whether a value may only be computed where it is wanted: it reads a buffer."""
     return any(isinstance(node, Load) and node.index for node in walk(expr))
+
+

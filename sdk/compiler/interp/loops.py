@@ -242,7 +242,9 @@ class Machine:
         data = np.full((*reversed(self.widths), size), poison, dtype=buffer.dtype.numpy)
         self.cells[buffer.name] = Cell(buffer, shape, data, len(self.widths))
 
-    def store(self, name: str, index: tuple[Dim, ...], value: Array, lanes: int, count: Dim | None = None) -> None:
+    def store(
+        self, name: str, index: tuple[Dim, ...], value: Array, lanes: int, count: Dim | None = None
+    ) -> None:
         """Writes a value, of each iteration that the mask leaves."""
         cell = self.cells[name]
         touched = self.lanes_touched(count, lanes)
@@ -415,7 +417,6 @@ def run_loops(
         lo, hi = rows if rows is not None else (0, run.scalar(loops.rows.extent))
         env[loops.rows.lo], env[loops.rows.hi] = lo, hi
     run.block(loops.body)
-
 
 def _bind(buffer: Buffer, array: Array, env: dict[Var, Array | int]) -> None:
     """Takes dims that stand alone in a shape from the array."""

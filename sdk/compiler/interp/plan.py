@@ -90,7 +90,9 @@ def _state_bytes(plan: Plan, env: Mapping[Var, int]) -> int:
     return sum(evaluate(r.bytes, env) for r in plan.regions if r.kind == "state")
 
 
-def _bind(plan: Plan, inputs: Mapping[str, Array], dims: Mapping[str, int], held: Mapping[Var, int]) -> dict[Var, int]:
+def _bind(
+    plan: Plan, inputs: Mapping[str, Array], dims: Mapping[str, int], held: Mapping[Var, int]
+) -> dict[Var, int]:
     """The dims by the shapes of the inputs, which are checked."""
     if set(inputs) != set(plan.inputs):
         raise UsageError(f"entry @{plan.name} takes {', '.join(plan.inputs)}; got {', '.join(inputs) or 'nothing'}")

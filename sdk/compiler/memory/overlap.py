@@ -91,7 +91,9 @@ def _common(a: Sequence[For], b: Sequence[For]) -> tuple[For, ...]:
     return tuple(a[:same])
 
 
-def _touched(buffer: Buffer, access: Access, around: Ranges, base: dict[Var, int]) -> tuple[Ints, Ints, Ints] | None:
+def _touched(
+    buffer: Buffer, access: Access, around: Ranges, base: dict[Var, int]
+) -> tuple[Ints, Ints, Ints] | None:
     """Of each element that an access touches the iteration of the loops ``around``, the byte where it begins and the
     one behind its lanes; None where it has too many, or an index has a symbol without a number."""
     ranges = loop_ranges(access.loops, base)

@@ -71,7 +71,9 @@ def _folded(blocks: Sequence[Block], sizes: Mapping[str, Dim]) -> Iterator[Folde
         yield unfolded(blocks)
 
 
-def _searched(folded: Folded, found: Sequence[Placement], sizes: Mapping[str, Dim], dims: Sequence[Var]) -> list[str]:
+def _searched(
+    folded: Folded, found: Sequence[Placement], sizes: Mapping[str, Dim], dims: Sequence[Var]
+) -> list[str]:
     """The names of all blocks in a good order: found at some points, and again with those where it turns out bad."""
     points, more = _samples(dims), _anywhere(dims)
     dense = _stacks(folded, sizes, more, found[0].peak)

@@ -75,7 +75,9 @@ def _at(p: Param, var: Var) -> ValueExpr:
     return widened(read(p, broadcast_index(p.buffer.shape, (var.expr,))))
 
 
-def _norm_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
+def _norm_loops(
+    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
+) -> Loops:
     """For each row: its mean (layer_norm only), the mean of its squares, then every element scaled."""
     x, over, centred = types[0], nest(types[0].shape, inner=1), len(types) == 3
     kind, size = compute_type(x.dtype), x.shape[-1]
@@ -117,7 +119,9 @@ def _lrn_ref(x: Array, *, size: int, alpha: float, beta: float, bias: float) -> 
     return np.asarray(wide / (bias + alpha / size * squares) ** beta).astype(x.dtype)
 
 
-def _lrn_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
+def _lrn_loops(
+    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
+) -> Loops:
     """Each element { squares = the sum of x * x over its neighbours; o = x * (bias + alpha/size*squares)**-beta }."""
     x, over, p = types[0], nest(types[0].shape), param("x", types[0])
     kind, size = compute_type(x.dtype), given["size"]

@@ -192,4 +192,8 @@ def _within(place: Place, step: Dim, length: Dim, extent: Dim, facts: Any, body:
 
 def define_cell(cell: Cell, samples: Sequence[Sample]) -> None:
     """Registers the scan of a cell."""
-    define(OpDef(cell.name, cell.inputs, _infer(cell), _reference(cell), _loops(cell), tuple(samples), kind=OPAQUE))
+    define(
+        OpDef(
+            cell.name, cell.inputs, _infer(cell), _reference(cell), _loops(cell), tuple(samples), kind=OPAQUE
+        )
+    )

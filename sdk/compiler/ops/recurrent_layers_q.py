@@ -146,7 +146,9 @@ def _pairs(given: Mapping[str, Any], what: str) -> list[tuple[int, int]]:
     return list(zip(given[f"{what}_mult"], given[f"{what}_shift"], strict=True))
 
 
-def _cell(kind: _Kind, at: Mapping[str, Array], sums: Array, c: Array, given: Mapping[str, Any]) -> tuple[Array, Array]:
+def _cell(
+    kind: _Kind, at: Mapping[str, Array], sums: Array, c: Array, given: Mapping[str, Any]
+) -> tuple[Array, Array]:
     """New hidden states and cells from the gates [b, gates, units]."""
     gates = [sums[:, k] for k in range(sums.shape[1])]
 

@@ -102,7 +102,9 @@ def _truncated(total: Array, size: int) -> Array:
 def _loops(name: str) -> Callable[..., Loops]:
     rule = RULES[name]
 
-    def build(fn: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
+    def build(
+        fn: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
+    ) -> Loops:
         """Every result { acc = start; reduced axes { acc = step(acc, x) } o = acc }; reduced axes are kept as 1."""
         x, out, over = types[0], outs[0], nest(outs[0].shape)
         kind = compute_type(out.dtype)

@@ -43,7 +43,9 @@ def _reference(step: np.ufunc) -> Callable[..., Array]:
 
 
 def _loops(row: str, start: int) -> Callable[..., Loops]:
-    def build(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
+    def build(
+        name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
+    ) -> Loops:
         """Each row { acc = start; elements { acc = step(acc, x); o = acc } }, in either direction."""
         x, over = types[0], nest(types[0].shape, inner=1)
         kind, size = compute_type(x.dtype), x.shape[-1]

@@ -78,7 +78,9 @@ def _search(x: TensorType, row: str, last: bool, index: Sequence[Dim], axis: int
 
 
 def _loops(row: str) -> Callable[..., Loops]:
-    def build(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
+    def build(
+        name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
+    ) -> Loops:
         over = nest(outs[0].shape)
         steps, at = _search(types[0], row, given["last"], over.index, given["axis"])
         body = over.around(*steps, Store("o", over.index, cast(at, I64)))
@@ -109,7 +111,9 @@ def _hardmax_loops(
     j = variable("j", x.shape[-1])
     kind = widened(Load("x", (), x.dtype)).dtype
     mark = op("select", op("eq", idx(j.expr), at), number(1, kind), number(0, kind), dtype=kind)
-    body = over.around(*steps, loop(j, x.shape[-1], Store("o", (*over.index, j.expr), stored(mark, x.dtype))))
+    body = over.around(
+        *steps, loop(j, x.shape[-1], Store("o", (*over.index, j.expr), stored(mark, x.dtype)))
+    )
     return function(name, [param("x", x), param("o", outs[0], "write")], [body], over.rows)
 
 

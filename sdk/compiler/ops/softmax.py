@@ -57,7 +57,9 @@ def _largest(x: TensorType, over: Nest, kind: DType) -> list[Stmt]:
 def _loops(rest: Callable[[TensorType, Nest, DType], list[Stmt]]) -> LoopsOf:
     """For each row: its largest element, a total of 0, then the ``rest``."""
 
-    def build(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]) -> Loops:
+    def build(
+        name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]
+    ) -> Loops:
         x, over = types[0], nest(types[0].shape, inner=1)
         kind = compute_type(x.dtype)
         body = over.around(

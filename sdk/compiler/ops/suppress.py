@@ -61,7 +61,9 @@ def _overlaps(one: Array, rest: Array, center: bool) -> Array:
     return np.where(union > 0, both / np.where(union > 0, union, 1), 0)
 
 
-def _ref(boxes: Array, scores: Array, *, most: int, overlap: float, least: Any, center: bool) -> tuple[Array, Array]:
+def _ref(
+    boxes: Array, scores: Array, *, most: int, overlap: float, least: Any, center: bool
+) -> tuple[Array, Array]:
     found = []
     for image, label in np.ndindex(scores.shape[:2]):
         score = scores[image, label]

@@ -57,7 +57,9 @@ def _equal(old: Sequence[Dim], a: Sequence[int], new: Sequence[Dim], b: Sequence
     return prove_eq(product(tuple(old[k] for k in a)), product(tuple(new[k] for k in b))) is True
 
 
-def reshape_through(base: Sequence[Dim], perm: Permute, shape: Sequence[Dim]) -> tuple[tuple[Dim, ...], Permute] | None:
+def reshape_through(
+    base: Sequence[Dim], perm: Permute, shape: Sequence[Dim]
+) -> tuple[tuple[Dim, ...], Permute] | None:
     """``reshape(permute(x, perm), shape)`` as ``permute(reshape(x, own), perm')`` for x of shape ``base``:
     ``own`` and ``perm'``. None where the reshape merges axes that do not lie together in ``x``."""
     groups = _groups(perm.shape(base), shape)

@@ -58,7 +58,9 @@ def _tabled(module: Module, f: Loops) -> _Table | None:
     reads = [p.buffer.name for p in f.params if p.mode == "read"]
     vectors = {p.buffer.name: reads.index(p.buffer.name) for p in f.params if _is_vector(p)}
     calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == f.name]
-    states = any(isinstance(n, WriteState) and n.kernel == f.name for g in module.graphs.values() for n in g.body)
+    states = any(
+        isinstance(n, WriteState) and n.kernel == f.name for g in module.graphs.values() for n in g.body
+    )
     plain = {b for b, k in vectors.items() if all(_is_plain(module, c.args[k]) for c in calls)}
     loads = [n for n in walk(f.body) if isinstance(n, Load) and n.buffer in plain]
     plain -= {n.buffer for n in loads if n.dtype != I32 or n.count is not None}

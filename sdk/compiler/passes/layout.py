@@ -225,7 +225,9 @@ class _Sweep:
         self._body.append(Call((wide,), "op", "reshape", (self.plain(value),), given, self._source, self._place))
         return self.as_base(wide, perm)
 
-    def _put(self, node: Call, args: tuple[Value, ...], given: Attrs, shape: Sequence[Any], perm: Permute) -> None:
+    def _put(
+        self, node: Call, args: tuple[Value, ...], given: Attrs, shape: Sequence[Any], perm: Permute
+    ) -> None:
         out = node.out
         if not perm.is_identity:
             out = Value(self._fresh(f"{out.name}_base"), replace(out.type, shape=tuple(shape)))

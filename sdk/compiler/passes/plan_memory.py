@@ -121,7 +121,9 @@ class PlanMemory:
         # cuts that are estimated to need more may need less once they are placed
         return self._smallest(module, graph, segmenter, [near + gap * k // TRIES for k in range(1, TRIES)], best)
 
-    def _smallest(self, module: Module, graph: Graph, segmenter: Segmenter, targets: Sequence[int], best: Laid) -> Laid:
+    def _smallest(
+        self, module: Module, graph: Graph, segmenter: Segmenter, targets: Sequence[int], best: Laid
+    ) -> Laid:
         """The smallest of ``best`` and the cheapest plans for ``targets``, estimates of the peak; the first that keeps
         the limit ends the search."""
         tried: set[tuple[tuple[int, bool], ...]] = set()

@@ -201,7 +201,9 @@ class Bus:
     def _write(self, uc: Uc, offset: int, size: int, value: int, page: int) -> None:
         self._access(uc, page + offset, "writes", lambda device, at: device.write(at, value))
 
-    def _access(self, uc: Uc, address: int, does: str, access: Callable[[Device, int], int | None]) -> int | None:
+    def _access(
+        self, uc: Uc, address: int, does: str, access: Callable[[Device, int], int | None]
+    ) -> int | None:
         """What the device at an address gives; what that raises is kept, as Unicorn's callbacks lose it."""
         try:
             for base, device in self._pages[address // PAGE]:

@@ -246,7 +246,6 @@ class CortexM:
                 raise Reset
 
         it.writes |= {0x010: control, 0x018: clear, 0xD0C: reset}
-
         def count() -> int:
             if self._clock.rings():
                 self._clock.alarm(self._clock.now)  # its interrupt comes before the next instruction

@@ -76,7 +76,9 @@ def _plot(told: Sequence[tuple[str, Sequence[float], Sequence[str]]], unit: str,
     return _Plot(series, tuple((_y(value, low, high), f"{value:.4g}") for value in steps), unit, what)
 
 
-def _series(name: str, color: str, values: Sequence[float], more: Sequence[str], low: float, high: float) -> _Series:
+def _series(
+    name: str, color: str, values: Sequence[float], more: Sequence[str], low: float, high: float
+) -> _Series:
     step = max(1, -(-len(values) // _DOTS))
     wide = WIDTH - LEFT - RIGHT
     dots = tuple(

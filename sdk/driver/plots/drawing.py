@@ -257,7 +257,9 @@ class _Reader:
     def _add(self, group: Sequence[Node], wanted: set[str]) -> None:
         inside = {out.name for n in group for out in node_outs(n)}
         own = set(map(id, group))
-        outs = [out for n in group for out in node_outs(n) if out.name in wanted or self.users.get(out.name, own) - own]
+        outs = [
+            out for n in group for out in node_outs(n) if out.name in wanted or self.users.get(out.name, own) - own
+        ]
         for n in group:
             for arg in node_args(n):
                 if not arg.const and arg.name not in inside:

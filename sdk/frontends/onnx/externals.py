@@ -109,7 +109,9 @@ def read_places(places: Iterable[Place], folder: Path | None) -> Externals:
     return Externals(stretches, failures)
 
 
-def _read(folder: Path, name: str, places: list[Place], room: int) -> tuple[dict[int, bytes], dict[Place, BuildError]]:
+def _read(
+    folder: Path, name: str, places: list[Place], room: int
+) -> tuple[dict[int, bytes], dict[Place, BuildError]]:
     """The stretches of a file that hold the places, and what is wrong with those that lie beyond its end."""
     try:
         file = below(folder, name) if name else None

@@ -52,7 +52,9 @@ __all__ = ["InputsDecideError", "import_onnx"]
 DECIDING_ELEMENTS: Final = 64
 # What a converter can stumble over in attributes that no exporter writes.
 _DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError)
-_OPERATORS: Final = 'export the model with supported operators, or give an importer of "domain::Name": --custom FILE.py'
+_OPERATORS: Final = (
+    'export the model with supported operators, or give an importer of "domain::Name": --custom FILE.py'
+)
 _SIZES: Final = (
     "sizes that must agree need the same name in the model, or numbers; --dim n=LO:HI or n=LO:HI:MULTIPLE narrows one"
 )
@@ -299,7 +301,9 @@ class _Importer:
         if any(v is not None and v.name in self.builder.sequences for v in inputs):
             raise BuildError("one of its inputs is a sequence, or an optional value that is not there")
 
-    def _context(self, scope: Scope, node: Any, inputs: Found, protos: Mapping[str, Any], version: int) -> OnnxNode:
+    def _context(
+        self, scope: Scope, node: Any, inputs: Found, protos: Mapping[str, Any], version: int
+    ) -> OnnxNode:
         wanted = [name for name in node.output if name]
         title = scope.outer or " ".join([node.op_type, node.name or (wanted[0] if wanted else "")]).strip()
 

@@ -102,3 +102,4 @@ def _attribute(scope: Scope, proto: Any) -> Any:
             return proto.tp
     kind = AttributeProto.AttributeType.Name(proto.type).lower().replace("_", " ")
     raise BuildError(f"the attribute {proto.name} is a {kind}, which is not supported")
+

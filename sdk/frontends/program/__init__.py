@@ -39,4 +39,6 @@ def _beside(path: Path, data: bytes) -> Beside | None:
     return Constants(path.with_suffix(".npz"))
 
 
-FRONTEND = Frontend(name="program", title="program", suffixes=(".ir",), sniff=_is_program, load=_load, beside=_beside)
+FRONTEND = Frontend(
+    name="program", title="program", suffixes=(".ir",), sniff=_is_program, load=_load, beside=_beside
+)

@@ -91,7 +91,9 @@ class OpNode:
     @property
     def source(self) -> str:
         """How reports name the operator: its kind and the tensor it makes."""
-        outputs = [self.tensor(k, "outputs").name.split(";")[0] for k in range(len(self.operator.outputs))[:1]]
+        outputs = [
+            self.tensor(k, "outputs").name.split(";")[0] for k in range(len(self.operator.outputs))[:1]
+        ]
         return " ".join([self.operator.name, *outputs])
 
     @property
@@ -242,7 +244,9 @@ class OpNode:
             raise BuildError(f"tensor {tensor.title} must have one positive finite scale, it {has}")
         lo, hi = tensor.dtype.limits
         if not lo <= found.zero_point <= hi:
-            raise BuildError(f"tensor {tensor.name} has the zero point {found.zero_point}, outside {tensor.dtype}")
+            raise BuildError(
+                f"tensor {tensor.name} has the zero point {found.zero_point}, outside {tensor.dtype}"
+            )
         return found
 
     def out_dtype(self, *kinds: DType) -> DType:

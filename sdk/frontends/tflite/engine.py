@@ -81,7 +81,9 @@ class TfliteMicro:
             raise BuildError("tflite-micro does not take this model", why=why, hint="use --against litert, or interp")
         try:
             config = getattr(runtime.InterpreterConfig, self.config)
-            self.engine = runtime.Interpreter.from_bytes(model.data, arena_size=ARENA_BYTES, intrepreter_config=config)
+            self.engine = runtime.Interpreter.from_bytes(
+                model.data, arena_size=ARENA_BYTES, intrepreter_config=config
+            )
         except (RuntimeError, ValueError) as err:
             raise BuildError(
                 "tflite-micro does not take this model", why=str(err), hint="use --against interp"

@@ -31,7 +31,9 @@ def tflite_layers(
     if entry not in entries and (entry is not None or len(entries) > 1):
         raise UsageError("layers are those of one entry", hint=f"name one with --entry: {', '.join(entries)}")
     told = entry or next(iter(entries))
-    module = import_tflite(file.data, name, dims=dims, custom_ops=importers_of(file.custom), tensors=tensors, told=told)
+    module = import_tflite(
+        file.data, name, dims=dims, custom_ops=importers_of(file.custom), tensors=tensors, told=told
+    )
     made = {out.name for node in module.graphs[told].body for out in node_outs(node)}
     graph = entries[told]
     return module, tuple(

@@ -45,7 +45,9 @@ def activation_range(activation: int, scale: float, zero_point: int, kind: DType
     lo = lo if low is None else max(lo, stored(low, scale, zero_point))
     hi = hi if high is None else min(hi, stored(high, scale, zero_point))
     if lo > hi:
-        raise BuildError(f"the fused activation {name} leaves no value at scale {scale}, zero point {zero_point}")
+        raise BuildError(
+            f"the fused activation {name} leaves no value at scale {scale}, zero point {zero_point}"
+        )
     return lo, hi
 
 

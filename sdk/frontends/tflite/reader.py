@@ -216,7 +216,9 @@ def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, 
     if found is None or found.DetailsType() == BLOCKWISE or found.ScaleLength() == 0:
         return (), (), 0  # what scales are beside other details means nothing
     if found.DetailsType() != 0:
-        raise BuildError("quantisation other than by scale and zero point cannot be imported", where=f"tensor {name}")
+        raise BuildError(
+            "quantisation other than by scale and zero point cannot be imported", where=f"tensor {name}"
+        )
     scales = tuple(float(v) for v in found.ScaleAsNumpy())
     zero_points = _ints(found, "ZeroPoint") or (0,) * len(scales)
     if len(zero_points) != len(scales):  # what the scales are matters where an operator computes with them
@@ -269,7 +271,9 @@ def _nibbles(model: Any, table: Any, name: str, shape: tuple[int, ...]) -> NDArr
     return both.reshape(-1)[:count].reshape(shape)
 
 
-def _constant(model: Any, table: Any, name: str, dtype: DType | None, shape: tuple[int, ...]) -> NDArray[Any] | None:
+def _constant(
+    model: Any, table: Any, name: str, dtype: DType | None, shape: tuple[int, ...]
+) -> NDArray[Any] | None:
     raw = _contents(model, table, name)
     if raw.size == 0 or dtype is None:
         return None

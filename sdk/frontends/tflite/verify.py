@@ -177,7 +177,9 @@ class _Checker:
 
 def malformed(why: str) -> BuildError:
     """The error for a file that is not a whole TensorFlow Lite model."""
-    return BuildError("the file is not a valid TensorFlow Lite model", why=why, hint="export or download it again")
+    return BuildError(
+        "the file is not a valid TensorFlow Lite model", why=why, hint="export or download it again"
+    )
 
 
 def has_identifier(data: bytes) -> bool:

@@ -83,7 +83,9 @@ def _saved(program: Any, names: Mapping[str, str]) -> bytes:
     return file.getvalue()
 
 
-def _names(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], shapes: Any, program: Any) -> dict[str, str]:
+def _names(
+    module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], shapes: Any, program: Any
+) -> dict[str, str]:
     """The names of ``torch.export.Dim``s, by the input and the axis that they are given for."""
     if shapes is None:
         return {}

@@ -85,5 +85,7 @@ def _is_power(base: ast.expr, exponent: ast.expr) -> bool:
     if isinstance(inner, ast.UnaryOp) and isinstance(inner.op, ast.USub):
         inner = inner.operand
     small = isinstance(inner, ast.Constant) and isinstance(inner.value, (int, float)) and abs(inner.value) <= _EXPONENT
-    nested = any(isinstance(n, ast.Pow) or (isinstance(n, ast.Name) and n.id in _POWERS) for n in ast.walk(base))
+    nested = any(
+        isinstance(n, ast.Pow) or (isinstance(n, ast.Name) and n.id in _POWERS) for n in ast.walk(base)
+    )
     return small and not nested and _is_allowed(base) and _is_allowed(exponent)

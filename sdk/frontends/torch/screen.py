@@ -36,7 +36,9 @@ _NAME: Final = re.compile(r"-?[\w.@]*")
 _FREE: Final = frozenset({"as_string", "as_strings", "torch_version", "hint"})  # text that is only ever text
 _DEVICES: Final = frozenset({"device", "as_device"})
 _CPU: Final = {"type": "cpu", "index": None}
-_TRUST: Final = "if you trust it: torch.export.load(path) in Python, and give sdk.compile the program that this returns"
+_TRUST: Final = (
+    "if you trust it: torch.export.load(path) in Python, and give sdk.compile the program that this returns"
+)
 _HIGHER: Final = frozenset({
     "associative_scan", "cond", "map_impl", "scan", "while_loop", "wrap_with_autocast", "wrap_with_set_grad_enabled",
 })  # fmt: skip

@@ -116,7 +116,9 @@ def record(model: onnx.ModelProto, inputs: Mapping[str, Array], want: Sequence[A
         Path(folder, f"{hashlib.sha256(data).hexdigest()}.pickle").write_bytes(data)
 
 
-def compare(op: str, inputs: Mapping[str, Array], *, against: str = "ort", dims: Any = None, **how: Any) -> Module:
+def compare(
+    op: str, inputs: Mapping[str, Array], *, against: str = "ort", dims: Any = None, **how: Any
+) -> Module:
     """Imports and runs one node, compares every output with the reference; the module."""
     model = one_node(op, inputs, **how)
     module, got = run(model, inputs, dims)
@@ -127,7 +129,9 @@ def compare(op: str, inputs: Mapping[str, Array], *, against: str = "ort", dims:
     return module
 
 
-def fused(op: str, inputs: Mapping[str, Array], *, domain: str = "com.microsoft", steps: int = 0, **how: Any) -> None:
+def fused(
+    op: str, inputs: Mapping[str, Array], *, domain: str = "com.microsoft", steps: int = 0, **how: Any
+) -> None:
     """Compares one node of another domain with onnxruntime, which wants the outputs of such typed: ``kinds`` gives
     ONNX's number of those that are not f32. Integers may be ``steps`` apart."""
     import onnxruntime

@@ -29,7 +29,9 @@ def run(op: str, *arrays: np.ndarray, opset: int = 18, known: tuple[int, ...] = 
     names = [f"x{k}" for k in range(len(arrays))]
     kinds = [helper.np_dtype_to_tensor_dtype(a.dtype) for a in arrays]
     params = [helper.make_tensor_value_info(n, k, a.shape) for n, k, a in zip(names, kinds, arrays, strict=True)]
-    consts = [helper.make_tensor(n, k, a.shape, a.reshape(-1)) for n, k, a in zip(names, kinds, arrays, strict=True)]
+    consts = [
+        helper.make_tensor(n, k, a.shape, a.reshape(-1)) for n, k, a in zip(names, kinds, arrays, strict=True)
+    ]
     graph = helper.make_graph(
         [helper.make_node(op, names, ["y"], **given)],
         "g",

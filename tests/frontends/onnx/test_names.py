@@ -289,7 +289,7 @@ def test_every_own_name_as_size(name: str, board: str) -> None:
 
 
 def test_sizes_of_alike_names_are_two() -> None:
-    """ "a:b" and "a.b" make one identifier, two sizes in Chinese none at all."""
+    """"a:b" and "a.b" make one identifier, two sizes in Chinese none at all."""
     for first, second in (("a:b", "a.b"), ("批次", "尺寸"), ("a" * 300, "b" + "a" * 300)):
         net = NETS["MatMul"]
         with pytest.raises(UsageError, match="without bounds") as refused:

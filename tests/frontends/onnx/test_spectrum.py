@@ -38,7 +38,9 @@ def test_half_spectra_and_back(length: int | None) -> None:
     how = {"opset": 20, "constants": [*n, "axis"], "onesided": 1}
     order = ["x", "n" if n else "", "axis"]
     compare("DFT", {"x": signal(2, 3, 20, 1), **n, "axis": np.array(-2)}, order=order, **how)
-    compare("DFT", {"x": signal(2, 11, 3, 2), **n, "axis": np.array(1)}, order=order, inverse=1, against="onnx", **how)
+    compare(
+        "DFT", {"x": signal(2, 11, 3, 2), **n, "axis": np.array(1)}, order=order, inverse=1, against="onnx", **how
+    )
 
 
 def test_dft_of_many_rows_of_an_open_number() -> None:

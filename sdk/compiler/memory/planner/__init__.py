@@ -72,3 +72,5 @@ def placements(blocks: Sequence[Block]) -> list[Placement]:
                 places = {b.name: at for b, at in zip(task.blocks, offsets, strict=True)}
                 out.append(Placement({b.name: places.get(b.name, 0) for b in blocks}, best.peak, best.lower_bound))
     return out
+
+

@@ -86,7 +86,9 @@ def best_gap(taken: list[tuple[int, int]], align: int) -> int:
     return at if best < 0 else best
 
 
-def place_all(task: Task, order: Sequence[int], fit: Gap, offsets: list[int] | None = None, skip: int = 0) -> list[int]:
+def place_all(
+    task: Task, order: Sequence[int], fit: Gap, offsets: list[int] | None = None, skip: int = 0
+) -> list[int]:
     """Offsets by block, placing in order; the first ``skip`` of the order keep theirs from ``offsets``."""
     blocks, rivals = task.blocks, task.rivals
     out = [_UNPLACED if b.fixed is None else b.fixed for b in blocks]

@@ -76,3 +76,5 @@ def check_fixed(task: Task) -> None:
                 continue
             if low < a.fixed - b.fixed < high:
                 raise BuildError(f"{a.name} and {b.name} are fixed at overlapping bytes while both are live")
+
+

@@ -40,7 +40,9 @@ class Repeats:
         inner: tuple[PlanStmt, ...] = ()
         for k in reversed(range(len(levels))):
             rate = levels[k]
-            own = tuple(calls[s] for s, r in zip(self.flow.steps, self.flow.rates, strict=True) if r == rate)
+            own = tuple(
+                calls[s] for s, r in zip(self.flow.steps, self.flow.rates, strict=True) if r == rate
+            )
             lo: Dim = self.flow.lo
             hi: Dim = self.flow.hi
             if k > 0:

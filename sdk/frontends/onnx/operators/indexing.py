@@ -139,3 +139,4 @@ def tensor_scatter(node: OnnxNode) -> Value:
         reduction="none",
     )
     return swap_axes(node, found, back)
+

@@ -173,6 +173,7 @@ def _arranged(node: OnnxNode, term: _Term, groups: Sequence[Sequence[str]]) -> V
     return node.call("reshape", moved, shape=shape)
 
 
+
 @onnx_op("Det")
 @in_single
 def det(node: OnnxNode) -> Value:

@@ -134,7 +134,9 @@ def _self_attention(node: OnnxNode, both: Value, mask: int, past: int, bias: int
     q, k, v = (heads_of(node, part(node, both, 2, a, n), count) for a, n in zip(starts, sizes, strict=True))
     if node.given_input(past):
         earlier = node.x(past)
-        old = tuple(node.call("reshape", part(node, earlier, 0, j, 1), shape=earlier.type.shape[1:]) for j in range(2))
+        old = tuple(
+            node.call("reshape", part(node, earlier, 0, j, 1), shape=earlier.type.shape[1:]) for j in range(2)
+        )
         k, v = _after(node, old[0], k), _after(node, old[1], v)
     total = k.type.shape[2]
     added = [_mask(node, mask, batch, total)] if node.given_input(mask) else []

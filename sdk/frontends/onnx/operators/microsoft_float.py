@@ -160,7 +160,9 @@ def embed_layer_normalization(node: OnnxNode) -> tuple[Value, ...]:
     if node.given_input(8):
         places = node.call("gather", node.x(3), node.x(8), axis=0)
     else:
-        places = node.call("slice", node.x(3), begin=(0, 0), size=(length, node.type(3).shape[1]), strides=(1, 1))
+        places = node.call(
+            "slice", node.x(3), begin=(0, 0), size=(length, node.type(3).shape[1]), strides=(1, 1)
+        )
     total = node.call("add", total, places)
     if node.given_input(1) and node.given_input(4):
         total = node.call("add", total, node.call("gather", node.x(4), node.x(1), axis=0))

@@ -208,7 +208,9 @@ def _inside(node: OnnxNode, rois: Value, column: int, pooled: int, size: Dim) ->
     steps = np.arange(pooled + 1, dtype=np.float32).reshape(1, -1)
     low = node.call("floor", node.call("mul", bins, node.const(steps[:, :-1], "cells")))
     high = node.call("ceil", node.call("mul", bins, node.const(steps[:, 1:], "next")))
-    first, last = (node.call("reshape", node.call("add", v, begin), shape=(count, pooled, 1)) for v in (low, high))
+    first, last = (
+        node.call("reshape", node.call("add", v, begin), shape=(count, pooled, 1)) for v in (low, high)
+    )
     at = node.call("iota", extent=size, start=0, step=1, dtype=str(I64))
     places = node.call("reshape", node.call("cast", at, to=str(F32)), shape=(1, 1, size))
     return node.call("and", node.call("greater_equal", places, first), node.call("less", places, last))

@@ -117,7 +117,9 @@ def requantize(node: OpNode, acc: Value, by: Array, limit: Array, to: int | str)
     """Sums times ``by`` as the output is stored; ``limit`` is the largest |sum| of each channel."""
     kind = node.out_dtype(I8, I16)
     quant = node.quant(node.output())
-    held = activation_range(int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, kind)
+    held = activation_range(
+        int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, kind
+    )
     if node.operator.name == "FULLY_CONNECTED" and node.was_unsigned(node.output()):
         m = channel_multipliers(by, limit, wide=False)
         steps = np.arange(held[0] - quant.zero_point, held[1] - quant.zero_point + 2)
@@ -290,7 +292,11 @@ def fully_connected(node: OpNode) -> None:
     channels, inner = shape
     scales = channel_scales(node, 1, channels, 0)
     bias, maximum = _bias(node, channels, _accumulator(node))
-    flat = x if x.type.rank == 2 and x.type.shape[1] == inner else node.call("reshape", x, to="rows", shape=(-1, inner))
+    flat = (
+        x
+        if x.type.rank == 2 and x.type.shape[1] == inner
+        else node.call("reshape", x, to="rows", shape=(-1, inner))
+    )
     offset = -node.quant(node.tensor(0)).zero_point
     if weights is None:
         limit = largest_sums(node, inner, offset, x.type.dtype, maximum)
@@ -361,7 +367,9 @@ def _column_scales(node: OpNode, turned: bool) -> tuple[float, ...]:
     return weights.scales
 
 
-def _matrix_sums(node: OpNode, a: Value, b: Value, zeros: Sequence[int], turned: Mapping[str, bool], out: str) -> Value:
+def _matrix_sums(
+    node: OpNode, a: Value, b: Value, zeros: Sequence[int], turned: Mapping[str, bool], out: str
+) -> Value:
     """The sums of a product: by ``dense`` where the right side is one constant matrix."""
     data, plain = node.data(1), not turned["trans_a"] and a.type.dtype == I8
     if data is not None and data.ndim == 2 and plain:

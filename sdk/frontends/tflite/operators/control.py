@@ -77,7 +77,9 @@ def case(node: OpNode) -> None:
         return
     emit = node.emitter
     which = emit.call("reshape", index, shape=())
-    _chosen_branch(node, branches, [emit.call("equal", which, emit.scalar(k, I32)) for k in range(len(branches) - 1)])
+    _chosen_branch(
+        node, branches, [emit.call("equal", which, emit.scalar(k, I32)) for k in range(len(branches) - 1)]
+    )
 
 
 def _chosen_branch(node: OpNode, branches: Sequence[int], conditions: Sequence[Value]) -> None:

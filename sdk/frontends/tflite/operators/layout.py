@@ -107,7 +107,9 @@ def strided_slice(node: OpNode) -> None:
     begin, end, strides = node.integers(1), node.integers(2), node.integers(3)
     rank = x.type.rank
     if not len(begin) == len(end) == len(strides) == rank:
-        raise BuildError(f"begin, end and strides of {len(begin)}, {len(end)}, {len(strides)} axes for rank {rank}")
+        raise BuildError(
+            f"begin, end and strides of {len(begin)}, {len(end)}, {len(strides)} axes for rank {rank}"
+        )
     if node.option("EllipsisMask") or node.option("NewAxisMask") or node.option("Offset"):
         raise BuildError("an ellipsis, new axes or offsets are not supported")
     masks = [int(node.option(name)) for name in ("BeginMask", "EndMask", "ShrinkAxisMask")]
@@ -130,7 +132,9 @@ def strided_slice(node: OpNode) -> None:
     given = {"begin": tuple(starts), "size": tuple(counts), "strides": steps}
     part = node.call("slice", x, to="part" if dropped else 0, **given)
     if dropped:
-        kept = tuple(d if isinstance(d, int) else -1 for k, d in enumerate(part.type.shape) if k not in dropped)
+        kept = tuple(
+            d if isinstance(d, int) else -1 for k, d in enumerate(part.type.shape) if k not in dropped
+        )
         node.call("reshape", part, shape=kept)
 
 

@@ -186,3 +186,4 @@ def cell_clip(node: OpNode, scale: float) -> int:
     """The largest stored cell, cut off as TensorFlow Lite Micro does; beyond i16 without one."""
     clip = float(node.option("CellClip"))
     return int(min(float(np.float32(clip)) / scale, 32767.0)) if clip > 0 else NO_CLIP
+

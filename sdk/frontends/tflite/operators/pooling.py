@@ -23,7 +23,9 @@ def _pool(node: OpNode, op: str, **more: int) -> None:
     kind = int(node.option("Padding"))
     top, bottom = padding(kind, x.type.shape[1], kernel[0], stride[0], 1)
     left, right = padding(kind, x.type.shape[2], kernel[1], stride[1], 1)
-    lo, hi = activation_range(int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, x.type.dtype)
+    lo, hi = activation_range(
+        int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, x.type.dtype
+    )
     node.call(op, x, kernel=kernel, stride=stride, pad=(top, left, bottom, right), lo=lo, hi=hi, **more)
 
 

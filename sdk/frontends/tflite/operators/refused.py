@@ -16,7 +16,9 @@ _TABLE: Final = (
     "look up in your program, and give the model positions: GATHER and EMBEDDING_LOOKUP are supported",
 )
 _TEXT: Final = ("it takes texts", "make numbers of texts in your program")
-_HASHES: Final = ("its result are hashes of bytes by a function of LiteRT's own", "compute them in your program")
+_HASHES: Final = (
+    "its result are hashes of bytes by a function of LiteRT's own", "compute them in your program"
+)
 _NOBODY: Final = (
     "it is a number in the schema: LiteRT and tflite-micro have no kernel for it",
     "convert the model to operators of TensorFlow Lite, not to StableHLO",
@@ -41,8 +43,7 @@ REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "LSH_PROJECTION": _HASHES,
     **dict.fromkeys(_WITHOUT_KERNEL, _NOBODY),
     "PLACEHOLDER_FOR_GREATER_OP_CODES": (
-        "it stands for an operator whose number the file leaves out",
-        "export the model again",
+        "it stands for an operator whose number the file leaves out", "export the model again"
     ),
     "DELEGATE": ("it stands for code of one accelerator, which the file does not have", "take the model before that"),
 }

@@ -18,6 +18,7 @@ class Signature:
     fields: tuple[str, ...] = ()
 
 
+
 def _vectors(*names: str) -> tuple[str, ...]:
     """Options that are vectors, read as arrays."""
     return tuple(f"{name}AsNumpy" for name in names)

@@ -269,7 +269,9 @@ def svd(
         node.fail("vectors beyond the singular values are not supported", hint="full_matrices=False")
     size, wide = min(rows, columns), rows < columns
     left = turned(node, x) if wide else x
-    right = spread(node, node.const(np.eye(size, dtype=x.type.dtype.numpy), "ones"), (*x.type.shape[:-2], size, size))
+    right = spread(
+        node, node.const(np.eye(size, dtype=x.type.dtype.numpy), "ones"), (*x.type.shape[:-2], size, size)
+    )
     for pairs in _rounds(size) if size > 1 else ():
         turn = _Turns(node, size, pairs).of(node.call("matmul", turned(node, left), left))
         left, right = node.call("matmul", left, turn), node.call("matmul", right, turn)

@@ -173,7 +173,9 @@ def index_put(
 
 
 @aten("index_copy.default", "index_add.default")
-def index_copy(node: TorchNode, x: Value, dim: int, index: Value, src: Value, *, alpha: Number = 1) -> Value:
+def index_copy(
+    node: TorchNode, x: Value, dim: int, index: Value, src: Value, *, alpha: Number = 1
+) -> Value:
     """A copy with slices of an axis replaced, or added to."""
     axis = node.axis(dim, x.type.rank)
     values = node.cast(src, node.kind)

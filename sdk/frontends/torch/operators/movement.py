@@ -118,7 +118,9 @@ def stack(node: TorchNode, parts: Sequence[Value], dim: int = 0) -> Value:
     """Tensors along a new axis."""
     axis = node.axis(dim, parts[0].type.rank + 1)
     shape = parts[0].type.shape
-    rows = [node.call("reshape", node.cast(p, node.kind), shape=(*shape[:axis], 1, *shape[axis:])) for p in parts]
+    rows = [
+        node.call("reshape", node.cast(p, node.kind), shape=(*shape[:axis], 1, *shape[axis:])) for p in parts
+    ]
     return rows[0] if len(rows) == 1 else node.call("concat", *rows, axis=axis)
 
 

@@ -118,7 +118,9 @@ def _kept(
     """Of the classes of ``scores[1, c, n]`` the best boxes, the best first: class and box of each, whether it is one,
     and how many there are."""
     boxes = emit.call("reshape", corners, shape=(1, *corners.type.shape))
-    found, count = emit.calls("nms", boxes, scores, most=most, overlap=given.overlap, least=given.above, center=False)
+    found, count = emit.calls(
+        "nms", boxes, scores, most=most, overlap=given.overlap, least=given.above, center=False
+    )
     rows = found.type.shape[0]
     labels, places = (emit.call("reshape", part(emit, found, 1, k, 1), shape=(rows,)) for k in (1, 2))
     return labels, places, _first(emit, rows, count), count
@@ -130,7 +132,9 @@ def _first(emit: Emitter, rows: object, count: Value) -> Value:
     return emit.call("less", emit.call("iota", extent=rows, start=0, step=1, dtype=str(I32)), count)
 
 
-def _fast(emit: Emitter, corners: Value, scores: Value, given: Settings) -> tuple[Value, Value, Value, Value, Value]:
+def _fast(
+    emit: Emitter, corners: Value, scores: Value, given: Settings
+) -> tuple[Value, Value, Value, Value, Value]:
     """Boxes compete by their best class, and each brings its best few: boxes [m, 4], classes and scores [m, labels]."""
     n = scores.type.shape[0]
     best, labels = emit.calls("topk", scores, k=min(given.labels, given.classes), axis=1, largest=True)
@@ -140,7 +144,9 @@ def _fast(emit: Emitter, corners: Value, scores: Value, given: Settings) -> tupl
     return boxes, emit.call("cast", labels, to=str(F32)), best, inside, count
 
 
-def _regular(emit: Emitter, corners: Value, scores: Value, given: Settings) -> tuple[Value, Value, Value, Value, Value]:
+def _regular(
+    emit: Emitter, corners: Value, scores: Value, given: Settings
+) -> tuple[Value, Value, Value, Value, Value]:
     """Boxes compete within each class; the best of all classes are kept, of equal ones those of the first class."""
     n, classes = scores.type.shape
     by_class = emit.call("reshape", emit.call("transpose", scores, perm=(1, 0)), shape=(1, classes, n))
