@@ -1,4 +1,4 @@
-"""Constants of channels: still channels, requantisation by one product, tables; the results stay as they are."""
+"""Constants of channels: constant channels, requantisation by one product, tables; the results stay as they are."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def layer(zp: int = -128, lo: int = -128, dead: dict[int, int] | None = None, sh
     value = {n: Value(n, c.type, const=True) for n, c in consts.items()}
     acc, out = (Value(n, TensorType(k, (1, 6, 5, CHANNELS))) for n, k in (("acc", I32), ("out", I8)))
     conv = attrs(stride=(1, 1), dilation=(1, 1), pad=(0, 0, 0, 0), pad_value=3, x_offset=-3)
-    given = attrs(out="i8", zp=zp, lo=lo, hi=127, acc_bits=31, shift_lo=int(shift.min()), shift_hi=int(shift.max()))
+    given = attrs(
+        out="i8", zp=zp, lo=lo, hi=127, acc_bits=31, shift_lo=int(shift.min()), shift_hi=int(shift.max())
+    )
     body = (
         Call((acc,), "op", "conv2d", (x, value["w"], value["b"]), conv),
         Call((out,), "op", "requantize", (acc, value["mult"], value["shift"]), given),

@@ -105,8 +105,9 @@ def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
     if not accs or not inside or any(b.space != "register" or b.shape for b in accs):
         raise ScheduleError("no accumulators in registers")
     most = max(1, min(WAYS, machine.floats.registers // 4))  # where few, what is read fills them
-    if machine.part_vectors and isinstance(loop.hi, int) and loop.hi >= lanes:
-        blocks = s.overlap(column, _block(s, loop.hi, inside, lanes, most))
+    long = math.prod(trip(s.loops, name) for name in inside) > SHORT
+    if machine.part_vectors and isinstance(loop.hi, int) and loop.hi >= lanes and (loop.hi % lanes or not long):
+        blocks = s.overlap(column, _block(loop.hi, lanes, most, long))
     else:
         wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
         blocks = s.round_up(column, wide).split(column, wide)
@@ -118,11 +119,11 @@ def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
     return blocks.outer
 
 
-def _block(s: Schedule, columns: int, inside: list[Loop], lanes: int, most: int) -> int:
+def _block(columns: int, lanes: int, most: int, long: bool) -> int:
     """Columns of a block, the last of which goes back over columns before it: no mask is made anew for each access. As
     many vectors as fit where loops inside are long, else so many that few columns are computed twice."""
     vectors = min(most, columns // lanes)
-    if math.prod(trip(s.loops, name) for name in inside) > SHORT:
+    if long:
         return vectors * lanes
     return min((n * lanes for n in range(vectors, 0, -1)), key=lambda size: -(-columns // size) * size)
 
