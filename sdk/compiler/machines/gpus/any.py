@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.machines.gpus.gpu import Gpu
-from sdk.compiler.machines.gpus.groups import PACKED, SHARED, TEAMS
+from sdk.compiler.machines.gpus.groups import PACKED, TEAMS
 from sdk.compiler.schedules.gpu.rules import Attention, Packed, Products, Windows
 from sdk.compiler.schedules.gpu.tiles import Tile
 
@@ -25,6 +25,6 @@ GPUS: Final = (
         ),
         lanes=16,
     ),
-    Gpu("webgpu", rules=(PACKED, TEAMS, SHARED, Products(Tile(4, 8)), Windows(Tile(4, 4)))),
+    Gpu("webgpu", rules=(PACKED, TEAMS, Products(Tile(4, 8)), Windows(Tile(4, 4)))),
     Gpu("vulkan", rules=(Packed(4, 2), Products(Tile(4, 8, steps=4)), Windows(Tile(4, 4)), Attention(32))),
 )

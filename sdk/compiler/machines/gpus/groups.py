@@ -11,7 +11,7 @@ from sdk.compiler.schedules.gpu.rules import Packed, Products, SharedProducts, T
 from sdk.compiler.schedules.gpu.shared import SharedTile
 from sdk.compiler.schedules.gpu.tiles import Tile
 
-__all__ = ["GPUS", "PACKED", "SHARED", "TEAMS"]
+__all__ = ["GPUS", "PACKED", "TEAMS"]
 
 TEAMS: Final = Teams(Team(64, 16))  # 64 items are whole waves of every vendor, and far below what any driver allows
 
