@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from sdk.boards import load_board
 from sdk.llm.build import build_model
 from sdk.llm.checkpoint import Checkpoint, open_checkpoint
 from sdk.llm.quantise import quantised
-from sdk.toolchains import target_for
+from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
 PARTS = [5, 3, *[1] * 9, 5, 4, *[1] * 12]  # windows of 7 in rings of 11 wrap several times
 MAIN = """
@@ -48,7 +47,6 @@ int main(int argc, char **argv) /* counts of parts, then ids, of which they are 
 }
 """
 BOARDS = ("host", "aarch64-linux")
-ZIG = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"]
 
 
 def compiled(
@@ -61,13 +59,18 @@ def compiled(
             ends = np.cumsum(PARTS)
             return np.stack([session.feed(ids[end - part : end]) for part, end in zip(PARTS, ends, strict=True)])
     (out / "main.c").write_text(MAIN)
-    sources = sorted(file.name for file in out.glob("*.c"))
-    place = load_board(board)
-    tool = [*ZIG, f"-mcpu={target_for(place).zig_cpu}", "-O1", "-std=c11", "-D_GNU_SOURCE"]
-    subprocess.run([*tool, *sources, "-lm", "-o", "app"], cwd=out, check=True)
+    place, tool = load_board(board), get_toolchain("zig")
+    target = target_for(place)
+    flags = ("-std=c11", "-D_GNU_SOURCE")
+    objects = [
+        tool.compile(CompileJob(SourceText.read(file), target, include_dirs=(out,), opt="1", flags=flags))
+        for file in sorted(out.glob("*.c"))
+    ]
+    app = tool.link(LinkJob("executable", tuple(objects), target, libs=("m",)), out / "app")
+    app.chmod(0o755)
     words = [str(word) for word in (len(PARTS), *PARTS, *ids)]
     assert place.emulator is not None
-    command = [*(word.replace("{elf}", "./app") for word in place.emulator.argv), *words]
+    command = [*(word.replace("{elf}", str(app)) for word in place.emulator.argv), *words]
     found = subprocess.run(command, cwd=out, capture_output=True, check=True).stdout
     return np.frombuffer(found, "<f4").reshape(len(PARTS), made.info["vocabulary_size"])
 
