@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 
 import sdk.llm
 
-HIDDEN, INNER, KV, VOCABULARY = 64, 96, 32, 99
+HIDDEN, INNER, VOCABULARY = 64, 96, 99
 
 
 def checkpoint(folder: Path, layers: int, hidden: int = HIDDEN) -> Path:
@@ -32,7 +32,7 @@ def checkpoint(folder: Path, layers: int, hidden: int = HIDDEN) -> Path:
     for k in range(layers):
         at = f"model.layers.{k}."
         shapes |= {f"{at}{name}": (hidden,) for name in ("input_layernorm", "post_attention_layernorm")}
-        sizes = {"q": (hidden, hidden), "k": (KV, hidden), "v": (KV, hidden), "o": (hidden, hidden)}
+        sizes = {"q": (hidden, hidden), "k": (hidden // 2, hidden), "v": (hidden // 2, hidden), "o": (hidden, hidden)}
         shapes |= {f"{at}self_attn.{name}_proj": shape for name, shape in sizes.items()}
         sizes = {"gate": (INNER, hidden), "up": (INNER, hidden), "down": (hidden, INNER)}
         shapes |= {f"{at}mlp.{name}_proj": shape for name, shape in sizes.items()}
@@ -40,7 +40,7 @@ def checkpoint(folder: Path, layers: int, hidden: int = HIDDEN) -> Path:
     config = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden, "vocab_size": VOCABULARY,
         "intermediate_size": INNER, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "head_dim": 16, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+        "head_dim": hidden // 4, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
         "hidden_act": "silu", "tie_word_embeddings": False,
     }  # fmt: skip
     folder.mkdir(parents=True)

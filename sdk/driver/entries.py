@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sdk.compiler.ir.graph import Call, Graph, Node, ReadState, Value, WriteState, fresh_name, node_args
-from sdk.compiler.ir.module import Const, Module, State
+from sdk.compiler.ir.module import Const, Module, Stack, State
 from sdk.driver.files import read_model_file
 from sdk.errors import BuildError, SdkError, UsageError
 from sdk.frontends.base import Custom, Engine, Frontend, ModelFile, OpenSizesError, Reference, UnknownDimsError
@@ -187,6 +187,7 @@ class _Joiner:
     def __init__(self, name: str) -> None:
         self.name = name
         self.consts: dict[str, Const] = {}
+        self.stacks: dict[str, Stack] = {}
         self.states: dict[str, State] = {}
         self.graphs: dict[str, Graph] = {}
         self.loops: dict[str, Any] = {}
@@ -200,18 +201,19 @@ class _Joiner:
         for entry, module in modules.items():
             self.add(entry, module, set(modules))
         return Module(
-            self.name, next(iter(stages.values())), self.consts, self.states, self.graphs, self.loops
-        )
+            self.name, next(iter(stages.values())), self.consts, self.states, self.graphs, self.loops,
+            stacks=self.stacks,
+        )  # fmt: skip
 
     def add(self, entry: str, module: Module, entries: set[str]) -> None:
         found = [g for g in module.graphs.values() if g.entry]
         if len(found) != 1:
             hint = "give a model of one entry"
             raise BuildError(f"the model of {entry} has {len(found)} entries of its own", hint=hint)
-        consts = {const.name: self._const(const) for const in module.consts.values()}
+        consts = {const.name: self._const(const) for const in module.constants}
         for state in module.states.values():
             self._state(entry, replace(state, init=consts[state.init]) if isinstance(state.init, str) else state)
-        taken = {*self.graphs, *self.loops, *entries, *self.states, *self.consts}
+        taken = {*self.graphs, *self.loops, *entries, *self.states, *self.consts, *self.stacks}
         names = {found[0].name: entry}
         for name in (*module.graphs, *module.loops):
             if name not in names:
@@ -224,12 +226,15 @@ class _Joiner:
         for loops in module.loops.values():
             self.loops[names[loops.name]] = replace(loops, name=names[loops.name])
 
-    def _const(self, const: Const) -> str:
+    def _const(self, const: Const | Stack) -> str:
         """The name of a constant here; one with the same contents is shared."""
-        key = (const.type, const.layout, const.digest)
+        key = (const.type, const.layout, isinstance(const, Stack), len(const.arrays), const.digest)
         if key not in self.same:
-            name = self.same[key] = fresh_name(const.name, {*self.consts})
-            self.consts[name] = replace(const, name=name)
+            name = self.same[key] = fresh_name(const.name, {*self.consts, *self.stacks})
+            if isinstance(const, Stack):
+                self.stacks[name] = replace(const, name=name)
+            else:
+                self.consts[name] = replace(const, name=name)
         return self.same[key]
 
     def _state(self, entry: str, state: State) -> None:

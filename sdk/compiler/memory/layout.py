@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, count
 from typing import Literal
 
@@ -27,13 +27,13 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Repeat, Role, Split
 from sdk.compiler.ir.types import U8, TensorType
+from sdk.compiler.memory.laid import Laid, extern_dims, fullest_of, regions_of
 from sdk.compiler.memory.planner import placements, plan_offsets
 from sdk.compiler.memory.problem import (
     Block,
     Placement,
     Separation,
     fixed_first,
-    live_profile,
     lower_bound,
     overlapping,
 )
@@ -48,40 +48,19 @@ from sdk.compiler.memory.stream.repeats import Repeats
 from sdk.compiler.memory.stream.timeline import Bits, Timeline
 from sdk.compiler.memory.stream.weigh import Segment
 from sdk.compiler.memory.turns import Turns, turn_vars
-from sdk.compiler.sym import Dim, Expr, Var, dmax, free_vars, max_value, prove_eq, prove_ge, substitute
+from sdk.compiler.sym import Dim, Var, dmax, free_vars, max_value, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
-__all__ = ["Laid", "Offsets", "lay_out"]
+__all__ = ["Offsets", "lay_out"]
 
 Offsets = Literal["fixed", "scaled"]
 REGIONS = ("arena", "state", "const")
 
 
-@dataclass(frozen=True)
-class Laid:
-    """A plan, the blocks of its arena and where they were placed; ``loops`` are its functions on rings, ``fullest``
-    the blocks in use when most bytes are. ``block_of`` gives the block of each buffer in the arena, ``separations``
-    what is asked of pairs of blocks (None: what their lifetimes ask)."""
-
-    plan: Plan
-    blocks: tuple[Block, ...]
-    placement: Placement
-    fullest: tuple[Block, ...]
-    loops: Mapping[str, Loops] = field(default_factory=dict)
-    block_of: Mapping[str, str] = field(default_factory=dict)
-    separations: tuple[Separation, ...] | None = None
-
-
 def lay_out(
-    module: Module,
-    graph: Graph,
-    io: Io,
-    align: int,
-    threads: int = 1,
-    offsets: Offsets = "fixed",
-    segments: Sequence[Segment] = (),
-    turns: tuple[Turns, ...] = (),
-) -> Laid:
+    module: Module, graph: Graph, io: Io, align: int, threads: int = 1, offsets: Offsets = "fixed",
+    segments: Sequence[Segment] = (), turns: tuple[Turns, ...] = (),
+) -> Laid:  # fmt: skip
     """The plan of an entry of a scheduled module for so many threads; offsets are numbers, with each size at its
     maximum over the dims, or "scaled" with the dims. ``segments`` (none: every node whole) say which nodes run row by
     row; only a graph without dims has any. ``turns`` are the nodes that run in turns; where there are some there are no
@@ -93,28 +72,13 @@ def lay_out(
     return _Layout(module, graph, io, align, threads, offsets, segments, turns).run()
 
 
-def _extern_dims(node: Call) -> tuple[Dim, ...]:
-    """What a library call gives its symbol after the buffers: its attribute ``dims``."""
-    found = dict(node.attrs).get("dims", ())
-    if not isinstance(found, tuple) or not all(isinstance(d, int | Expr) for d in found) or len(node.attrs) > 1:
-        raise BuildError(f"the library call of {node.callee} has other attributes than dims = (..)")
-    return tuple(d for d in found if isinstance(d, int | Expr))
-
-
 class _Layout:
     """Builds one plan: names and places first, then statements in the order of the graph."""
 
     def __init__(
-        self,
-        module: Module,
-        graph: Graph,
-        io: Io,
-        align: int,
-        threads: int,
-        offsets: Offsets,
-        segments: Sequence[Segment],
-        turns: tuple[Turns, ...],
-    ) -> None:
+        self, module: Module, graph: Graph, io: Io, align: int, threads: int, offsets: Offsets,
+        segments: Sequence[Segment], turns: tuple[Turns, ...],
+    ) -> None:  # fmt: skip
         self.module, self.graph, self.align, self.io, self.threads = module, graph, align, io, threads
         self.entry_dims = tuple(dict.fromkeys([*graph.dims, *init_dims(module.states)]))
         self.scaled = offsets == "scaled" and bool(self.entry_dims)
@@ -378,7 +342,7 @@ class _Layout:
                 name = fresh_name(f"{args[-1]}_scratch", self.taken)
                 scratch = self._temp(name, TensorType(U8, (size,)), "scratch", step, max(self.align, minimum))
         elif node.kind == "extern":
-            dims = _extern_dims(node)
+            dims = extern_dims(node)
         elif node.kind == "loops":
             raise BuildError(f"graph @{self.graph.name} calls @{node.callee}, which the module lacks")
         ops = tuple(node.source.split("+")) if node.source else ()
@@ -488,12 +452,12 @@ class _Layout:
             if floor:
                 placement = min((fixed_first(blocks, placement), *found), key=lambda p: p.peak)
             closed_form = scaled(blocks, self.sizes, placement, self.dims)
-            fullest = _fullest(blocks)
+            fullest = fullest_of(blocks)
         elif self.segments:
             placement, fullest, separations = self._place_streams(blocks)
             closed_form = Scaled((), placement.offsets, placement.peak)
         else:
-            placement, fullest = plan_offsets(blocks), _fullest(blocks)
+            placement, fullest = plan_offsets(blocks), fullest_of(blocks)
             closed_form = Scaled((), placement.offsets, placement.peak)
         # what a search proved beyond the largest live set no reader of the plan could check
         over = overlapping(blocks, placement.offsets, self.align)
@@ -506,12 +470,15 @@ class _Layout:
             for b in self.buffers
         )
         inputs = tuple(self.names[p.name] for p in self.graph.params)
+        align = max([self.align, *(b.align for b in blocks)])
+        arena = Region("arena", "arena", closed_form.bytes, align)
+        states = self.state_bytes if self.module.states else None
         plan = Plan(
             self.graph.name,
             self.entry_dims,
             inputs,
             outputs,
-            self._regions(buffers, closed_form.bytes),
+            regions_of(arena, self.align, states, self.const_bytes, buffers, self.region_of.values()),
             buffers,
             (*self.head, *self.body),
             bound,
@@ -530,21 +497,3 @@ class _Layout:
         separations, bound = timeline.problem(blocks, used, timeline.lags(of_value, used, self.align))
         placement = plan_offsets(blocks, separations=separations, bound=bound)
         return placement, timeline.fullest(blocks, used), tuple(separations)
-
-    def _regions(self, buffers: tuple[PlanBuffer, ...], peak: Dim) -> tuple[Region, ...]:
-        align = max([self.align, *(b.align for b in self.blocks.values())])
-        out = [Region("arena", "arena", peak, align)]
-        if self.module.states:
-            out.append(Region("state", "state", self.state_bytes, self.align))
-        if any(b.region == "const" for b in buffers):  # one of no bytes too
-            out.append(Region("const", "const", self.const_bytes, self.align))
-        for name in dict.fromkeys(self.region_of.values()):
-            held = [b.type for b in buffers if b.region == name]
-            out.append(Region(name, "caller", max(t.max_bytes for t in held), max(t.dtype.nbytes for t in held)))
-        return tuple(out)
-
-
-def _fullest(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """The blocks live at the step where they take most bytes."""
-    profile = live_profile(blocks)
-    return tuple(max(profile, key=lambda item: sum(b.size for b in item[1]))[1]) if profile else ()

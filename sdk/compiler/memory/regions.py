@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.compiler.ir.plan import Copy, PlanCall, Region, walk_plan
-from sdk.compiler.memory.layout import Laid
+from sdk.compiler.memory.laid import Laid
 from sdk.compiler.memory.planner import plan_offsets
 from sdk.compiler.memory.problem import Block, Placement, Separation, aligned, separations_by_lifetimes
 from sdk.errors import BuildError, UsageError

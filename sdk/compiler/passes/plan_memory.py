@@ -13,7 +13,8 @@ from typing import Final, Literal
 from sdk.compiler.ir.graph import Graph, fresh_dims
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import PlanCall, walk_plan
-from sdk.compiler.memory.layout import Laid, Offsets, lay_out
+from sdk.compiler.memory.laid import Laid
+from sdk.compiler.memory.layout import Offsets, lay_out
 from sdk.compiler.memory.regions import in_pools, parse_pools
 from sdk.compiler.memory.storage import Io, share_bytes
 from sdk.compiler.memory.stream.net import Net
