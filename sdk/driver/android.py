@@ -36,5 +36,5 @@ def check_android(library: Path) -> None:
 def _refuse(library: Path, why: str) -> None:
     raise BuildError(
         f"{library.name} is no library for Android", why=why,
-        hint="use the compiler that comes with this tool: pip install 'crosslevel[zig]', without --toolchain",
+        hint="use the compiler that comes with this tool: pip install ziglang, without --toolchain",
     )  # fmt: skip

@@ -26,8 +26,8 @@ from sdk.driver.dims import dims_of_run
 from sdk.driver.files import read_model_file
 from sdk.driver.gpus import kept_kernels
 from sdk.driver.importing import import_model
-from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
+from sdk.driver.prefix import prefix_of
 from sdk.driver.reference import case_inputs, entry_graph, open_reference, random_dims
 from sdk.driver.session import open_session
 from sdk.errors import DeviceFault, UsageError

@@ -21,9 +21,10 @@ from sdk.driver.dims import check_at
 from sdk.driver.generate import measure
 from sdk.driver.gpus import row_for
 from sdk.driver.importing import import_model
-from sdk.driver.job import job_of, prefix_of
+from sdk.driver.job import job_of
 from sdk.driver.options import OBJECTIVES, BuildOptions
 from sdk.driver.pipeline import imported, planned
+from sdk.driver.prefix import prefix_of
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport, MemoryMode, MemoryReport

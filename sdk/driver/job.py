@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +11,10 @@ from sdk.driver.backends import backend_for
 from sdk.driver.files import read_model_file
 from sdk.driver.gpus import row_for
 from sdk.driver.options import BuildOptions
-from sdk.errors import UsageError
+from sdk.driver.prefix import prefix_of
 from sdk.frontends.base import ModelFile
 
-__all__ = ["Job", "job_of", "prefix_of"]
-
-RUNTIME_PREFIX = "sdk_rt"
-
+__all__ = ["Job", "job_of"]
 
 @dataclass(frozen=True)
 class Job:
@@ -46,20 +42,3 @@ def job_of(model: ModelFile | Path, board: Board, options: BuildOptions) -> Job:
     backend = backend_for(board, options)
     row = row_for(board, options.gpu) if options.gpu else ""
     return Job(file, board, options, prefix_of(file, options), backend, gpu_row=row)
-
-
-def prefix_of(model: ModelFile | Path, options: BuildOptions) -> str:
-    """The C prefix: the option's, or the file's name made an identifier.
-
-    Raises:
-        UsageError: the given name is no C identifier.
-    """
-    if options.name is not None:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", options.name):
-            raise UsageError(f"{options.name!r} is not a C identifier", hint="letters, digits and _, a letter first")
-        if options.name.lower().startswith(RUNTIME_PREFIX):
-            raise UsageError(f"{options.name!r} begins like the runtime's own names", hint="choose another --name")
-        return options.name
-    stem = model.stem if isinstance(model, Path) else model.path.stem
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", stem).strip("_")
-    return name if name[:1].isalpha() and not name.lower().startswith(RUNTIME_PREFIX) else f"m_{name}"

@@ -23,9 +23,9 @@ from sdk.driver.execute import SEED, connect, difference, step, verify
 from sdk.driver.externs import add_patterns
 from sdk.driver.files import read_model_file
 from sdk.driver.importing import import_model
-from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes
+from sdk.driver.prefix import prefix_of
 from sdk.driver.reference import Interp, case_inputs, entry_graph, random_dims, try_out
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import ModelFile, Reference

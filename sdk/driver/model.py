@@ -24,10 +24,10 @@ from sdk.driver.execute import connect, step
 from sdk.driver.explain import memory
 from sdk.driver.files import read_model_file
 from sdk.driver.importing import import_model
-from sdk.driver.job import prefix_of
 from sdk.driver.measuring import bench
 from sdk.driver.options import BuildOptions
 from sdk.driver.plots.notebook import model_html
+from sdk.driver.prefix import prefix_of
 from sdk.driver.profiling import profile
 from sdk.driver.program import save_program
 from sdk.errors import UsageError

@@ -40,6 +40,7 @@ __all__ = ["CHUNK", "CONTEXT", "LlmBuild", "build_model", "library_name"]
 CONTEXT: Final = 4096  # positions where nobody asks for more or less, and the model has as many
 CHUNK: Final = 128  # tokens of one run of "prefill" at most
 SCHEMA: Final = 1  # of model.json
+STATES: Final = 2  # how caches lie in states: a conversation that was saved with another number does not fit
 THREADS: Final = 8  # that may share a run where there is an operating system, and nobody asks for more or less
 _MOST: Final = 1 << 20  # positions
 AUTO: Final = "auto"
@@ -106,7 +107,7 @@ def build_model(
         with step(f"reading {path.name}"):
             return decoder_module(prefix, config, _stored(checkpoint, format, ids), sizes)
 
-    key = hashlib.sha256(f"{checkpoint.digest} {sizes} {config} {format} {ids}".encode()).hexdigest()
+    key = hashlib.sha256(f"{STATES} {checkpoint.digest} {sizes} {config} {format} {ids}".encode()).hexdigest()
     file = ModelFile(path.resolve(), key.encode(), _frontend(load))
     place = load_board(board)
     weights = "file" if place.hosted else "flash"

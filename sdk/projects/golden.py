@@ -15,8 +15,8 @@ from sdk.compiler.ir.graph import Graph
 from sdk.compiler.sym import evaluate
 from sdk.driver.built import Built
 from sdk.driver.importing import import_model
-from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
+from sdk.driver.prefix import prefix_of
 from sdk.driver.reference import Interp, case_inputs, entry_graph, random_dims
 from sdk.frontends.base import ModelFile
 from sdk.toolchains import Blob

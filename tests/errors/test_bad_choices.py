@@ -17,7 +17,7 @@ from sdk import driver
 from sdk.boards import load_board
 from sdk.driver import counting, measuring, reference
 from sdk.driver.files import read_model_file
-from sdk.driver.job import prefix_of
+from sdk.driver.prefix import prefix_of
 from sdk.errors import BuildError, LinkError, NoDeviceError, SdkError, UsageError
 from sdk.frontends.onnx import engine as onnxruntime
 from sdk.frontends.tflite import engine as micro

@@ -28,12 +28,12 @@ MACHINES: Final = (
         tile_cols=2,
         part_vectors=True,
         rules=(
-            AcrossTiles(FEW, steps=4, staging=Staging(region=1024, gather=4, gather_words=25, dot=4)),
-            OneChannel(FEW, steps=4, region=1024, taps=16),
+            AcrossTiles(FEW, steps=4, staging=Staging(region=512, gather=4, gather_words=25, dot=4)),
+            OneChannel(FEW, steps=4, region=512, taps=16),
             # three pixels leave of eight vectors some for what is read; 1 KB: stage all channels of narrow images
             QuadWindow(region=1024, at_once=3, taps=16, groups=((16, 4), (4, 4)), spare=10),
-            NarrowWindow(FEW, region=1024, lanes=4, at_once=3, taps=16),
-            MultiplierWindow(FEW, region=1024, lanes=4, at_once=3, taps=16),
+            NarrowWindow(FEW, region=512, lanes=4, at_once=3, taps=16),
+            MultiplierWindow(FEW, region=512, lanes=4, at_once=3, taps=16),
             PlainWindow("bytes", 0),
             ChannelProducts(lanes=4, at_once=2),
             PANELS,

@@ -97,7 +97,7 @@ MACHINES: Final = (
         rules=(
             # writing a window down as words pays where channels share it, and takes four bytes an element in scratch:
             # to 640 elements, what the first layer of the anomaly detector reads
-            RegisterTiles(SMALL, steps=8, alone=8, part=32, pairs=WordPairs(widest=640, sharing=8)),
+            RegisterTiles(LEAST, steps=8, alone=8, part=32, pairs=WordPairs(widest=640, sharing=8)),
             *(replace(rule, least=SMALL) for rule in COLUMNS),
         ),
     ),

@@ -11,10 +11,10 @@ from typing import Final
 from sdk.compiler.ir.module import Module
 from sdk.driver.files import read_model_file
 from sdk.driver.importing import import_model
-from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.plots.drawing import Drawing, DrawnGraph, DrawnNode, Tensor, draw_module
 from sdk.driver.plots.families import family_of_words
+from sdk.driver.prefix import prefix_of
 from sdk.errors import SdkError
 from sdk.frontends.base import ModelFile, OpenSizesError
 from sdk.frontends.outline import Outline, OutlineNode, OutlineTensor, Refusal
