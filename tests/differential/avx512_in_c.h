@@ -3,6 +3,13 @@
 #include <stdint.h>
 #include <string.h>
 
+/* What generated code asks for before it uses them; after the headers, which would use them too. */
+#define __AVX512F__ 1
+#define __AVX512BW__ 1
+#define __AVX512DQ__ 1
+#define __AVX512VL__ 1
+#define __AVX512VNNI__ 1
+
 typedef int32_t lacked_i32x16 __attribute__((vector_size(64), may_alias));
 typedef int32_t lacked_i32x8 __attribute__((vector_size(32), may_alias));
 typedef int16_t lacked_i16x32 __attribute__((vector_size(64), may_alias));

@@ -35,8 +35,8 @@ def test_the_operators_add_up_to_the_run(name: str, need_tool) -> None:
     assert [op.source_ops.split()[0] for op in report.ops] == ["CONV_2D", "CONV_2D", "FULLY_CONNECTED", "SOFTMAX"]
     assert [op.macs for op in report.ops] == [4608, 18432, 2560, 0]
     stored = 2 if name == "nucleo_l4r5zi" else 1  # bytes of a weight: there in words of two halves
-    taps = 12 if name == "aarch64-linux" else 9  # there in words of four, the last one filled up
-    columns = 4 if name == "nucleo_l4r5zi" else 3  # of a channel: bias and rescaling, there with what is added too
+    taps = {"aarch64-linux": 12, "microbit": 10 * 2}.get(name, 9)  # there in words of four, and in pairs that are words
+    columns = 3  # of a channel: bias and rescaling
     assert report.ops[0].bytes == 64 + 8 * taps * stored + 512 + columns * 4 * 8  # image, weights, result, columns
     again = profile(DIGITS, board, None, BuildOptions(), {})
     assert again.ops == report.ops  # counted, not sampled

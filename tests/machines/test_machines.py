@@ -33,6 +33,14 @@ BYTES = [
     *test_rules.CASES, COLUMN, ("conv2d", TALL, test_rules.conv(8, 7, 8, 19, 1, 1, 0)[2]),
     test_rules.conv(8, 7, 8, 19, 1, 1, 0), test_rules.conv(9, 12, 3, 19, 1, 1, 0)
 ]  # fmt: skip
+STEEP = test_rules.depthwise(20, 5, 8, 5, 1, 0)
+FEW = test_rules.depthwise(12, 12, 3, 3, 3, 1)
+SEVERAL = (FEW[0], (FEW[1][0], TensorType(I8, (3, 3, 6)), TensorType(I32, (6,))), {**FEW[2], "multiplier": 2})
+BYTES += [
+    (STEEP[0], STEEP[1], {**STEEP[2], "stride": (2, 2)}), FEW, SEVERAL,
+    test_rules.conv(12, 12, 1, 1, 3, 1, 0), test_rules.conv(12, 12, 1, 8, 3, 1, 0),
+    test_rules.conv(9, 12, 1, 8, 1, 1, 0), test_rules.conv(9, 12, 8, 1, 3, 1, 0),
+]  # fmt: skip
 WIDE = (TensorType(I16, (1, 20, 8, 40)), *COLUMN[1][1:])
 HALVES = [*test_integer16.CASES.values(), (COLUMN[0], WIDE, {**COLUMN[2], "pad_value": 0, "x_offset": 0})]
 

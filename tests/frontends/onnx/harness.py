@@ -92,6 +92,13 @@ def reference(model: onnx.ModelProto, inputs: Mapping[str, Array], against: str 
     return dict(zip(names, session.run(None, given), strict=True))
 
 
+def weights_of(rng: np.random.Generator, kind: str, *shape: int) -> Array:
+    """8-bit weights, signed ones of 7 bits: onnxruntime's fused products of u8 and i8 saturate sums of two products
+    on processors without VNNI."""
+    low, high = (-64, 64) if kind == "int8" else (0, 256)
+    return rng.integers(low, high, shape).astype(kind)
+
+
 def agree(got: Array, want: Array, tolerance: float = 1e-4) -> None:
     """Integers equal, floats within the tolerance of the largest value; same type and shape."""
     assert got.dtype == want.dtype

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Array, fused, one_node, run
+from harness import Array, fused, one_node, run, weights_of
 
 RNG = np.random.default_rng(11)
 KEEP = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
@@ -48,7 +48,8 @@ def test_attention_of_other_sizes() -> None:
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 def test_quantised_attention(kind: str) -> None:
     inputs: dict[str, Array] = {
-        "x": bytes_of("uint8", 2, 5, 8), "w": bytes_of(kind, 8, 24), "b": reals(24), "xs": np.array(0.02, np.float32),
+        "x": bytes_of("uint8", 2, 5, 8), "w": weights_of(RNG, kind, 8, 24), "b": reals(24),
+        "xs": np.array(0.02, np.float32),
         "ws": np.array(0.01, np.float32), "m": KEEP, "xz": np.array(120, np.uint8), "wz": np.array(3, kind),
     }  # fmt: skip
     fused("QAttention", inputs, constants=["w", "b", "xs", "ws", "xz", "wz"], num_heads=2)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Array, agree, fused, one_node, run
+from harness import Array, agree, fused, one_node, run, weights_of
 from onnx import TensorProto
 
 RNG = np.random.default_rng(3)
@@ -119,8 +119,8 @@ def test_quantised_lstm(direction: str) -> None:
 
     ways, size, width = (2 if direction == "bidirectional" else 1), 4, 6
     inputs: dict[str, Array] = {
-        "x": reals(5, 2, width), "w": bytes_of("int8", ways, width, 4 * size),
-        "r": bytes_of("int8", ways, size, 4 * size),
+        "x": reals(5, 2, width), "w": weights_of(RNG, "int8", ways, width, 4 * size),
+        "r": weights_of(RNG, "int8", ways, size, 4 * size),
         "b": reals(ways, 8 * size), "ws": np.full(ways, 0.01, np.float32), "wz": np.zeros(ways, np.int8),
         "rs": np.full(ways, 0.008, np.float32), "rz": np.zeros(ways, np.int8),
     }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Array, fused, one_node
+from harness import Array, fused, one_node, weights_of
 from onnx import TensorProto
 
 from sdk.errors import BuildError
@@ -86,7 +86,7 @@ def test_joins_and_choices(kind: str) -> None:
 @pytest.mark.parametrize("last", [0, 1])
 def test_convolution(last: int) -> None:
     x = stored("uint8", 1, 5, 6, 3) if last else stored("uint8", 1, 3, 5, 6)
-    inputs = {"x": x, **parameters("x", "uint8", 0.05), "w": stored("int8", 4, 3, 3, 3)}
+    inputs = {"x": x, **parameters("x", "uint8", 0.05), "w": weights_of(RNG, "int8", 4, 3, 3, 3)}
     inputs |= {"ws": np.array([0.01, 0.02, 0.03, 0.04], np.float32), "wz": np.zeros(4, np.int8)}
     inputs |= {**parameters("y", "uint8", 2.0), "b": RNG.integers(-999, 999, 4).astype(np.int32)}
     fixed = [n for n in inputs if n != "x"]
@@ -97,7 +97,7 @@ def test_convolution(last: int) -> None:
 @pytest.mark.parametrize("scales", [1, 5])
 def test_gemm(real: bool, scales: int) -> None:
     inputs: dict[str, Array] = {"a": stored("uint8", 3, 4), **parameters("a", "uint8", 0.05)}
-    inputs |= {"b": stored("int8", 5, 4), "bs": np.linspace(0.01, 0.03, scales).astype(np.float32)}
+    inputs |= {"b": weights_of(RNG, "int8", 5, 4), "bs": np.linspace(0.01, 0.03, scales).astype(np.float32)}
     inputs |= {"bz": np.zeros(scales, np.int8), "c": RNG.integers(-999, 999, 5).astype(np.int32)}
     if scales == 1:
         inputs |= {"bs": inputs["bs"].reshape(()), "bz": inputs["bz"].reshape(())}
@@ -109,7 +109,7 @@ def test_gemm(real: bool, scales: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_of_integers_as_reals(kind: str) -> None:
-    inputs = {"a": stored("uint8", 2, 3, 8), "b": stored(kind, 8, 5), "s": np.array(0.02, np.float32)}
+    inputs = {"a": stored("uint8", 2, 3, 8), "b": weights_of(RNG, kind, 8, 5), "s": np.array(0.02, np.float32)}
     inputs |= {"t": RNG.random(5).astype(np.float32), "az": np.array(99, np.uint8), "bz": stored(kind, 5)}
     inputs["c"] = reals(5)
     order = ["a", "b", "s", "t", "az", "bz", "c"]
@@ -119,7 +119,7 @@ def test_products_of_integers_as_reals(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_dynamic_quantisation(kind: str) -> None:
-    inputs = {"a": reals(2, 3, 8), "b": stored(kind, 8, 5), "s": np.array(0.02, np.float32)}
+    inputs = {"a": reals(2, 3, 8), "b": weights_of(RNG, kind, 8, 5), "s": np.array(0.02, np.float32)}
     inputs |= {"z": np.array(7, kind), "c": reals(5)}
     fused("DynamicQuantizeMatMul", inputs, constants=["b", "s", "z", "c"])
     inputs["a"] = np.zeros((2, 3, 8), np.float32)
