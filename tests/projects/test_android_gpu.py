@@ -27,7 +27,7 @@ ANDROID = "{http://schemas.android.com/apk/res/android}"
 BIONIC = {
     "calloc", "dlclose", "dlopen", "dlsym", "fclose", "fopen", "fread", "free", "fseek", "ftell", "fwrite",
     "getauxval", "malloc", "memcmp", "memcpy", "memmove", "memset", "pthread_mutex_lock", "pthread_mutex_unlock",
-    "realloc", "remove", "rename", "snprintf", "strlen", "strncmp", "strstr",
+    "realloc", "remove", "rename", "snprintf", "strlen", "strncmp", "strstr", "sysconf",
 }  # fmt: skip
 
 

@@ -33,11 +33,11 @@ BY_RULE = {r: m.name for m in MACHINES for r in m.rules if isinstance(r, GroupPa
 RULES = {name: rule for rule, name in BY_RULE.items()}  # each rule once
 M = Var("m", 0, 21)
 # what runs here of the sets of instructions that have such kernels, and a compiler for each
-SETS = {
-    "avx512vnni": (HOST_ISA, "zig"),
-    "avxvnni": (frozenset({"avxvnni", "avx2", "fma", "f16c"}), "gcc"),
-    "avx2": (frozenset({"avx2", "fma", "f16c"}), "zig"),
-}
+SETS = {"avx2": (frozenset({"avx2", "fma", "f16c"}), "zig")}
+if HOST_ISA & {"avxvnni", "avx512vnni"}:
+    SETS["avxvnni"] = (SETS["avx2"][0] | {"avxvnni"}, "gcc")
+if "avx512vnni" in HOST_ISA:
+    SETS["avx512vnni"] = (HOST_ISA, "zig")
 
 
 def plain(name: str, m: Dim, n: int, k: int, called: str = "f") -> Loops:

@@ -225,12 +225,13 @@ class _Printer:
         if lines:
             self._region(lines, (stmt,))
             return
-        outside = dict(self.hoisted)
+        outside, declared = dict(self.hoisted), []
         for read in invariant_reads(stmt, self.constant, set(self.given)) if self.regions else ():
             if (read.buffer, read.index) not in self.hoisted:
                 text = self.values.assigned(read)
                 name = self.scope.declare(("hoisted", read), f"{read.buffer}_now")
                 self.hoisted[read.buffer, read.index] = name
+                declared.append((len(self.lines), name))
                 self._line(f"const int32_t {name} = {text};")
         self.scope.push()
         lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
@@ -244,6 +245,9 @@ class _Printer:
             self._line("}")
         self.depth -= 1
         self._line("}")
+        for at, name in reversed(declared):  # what assembly reads itself is no variable
+            if not any(re.search(rf"\b{name}\b", line) for line in self.lines[at + 1 :]):
+                del self.lines[at]
         self.hoisted = outside
         self.scope.pop()
 

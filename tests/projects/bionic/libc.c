@@ -28,3 +28,4 @@ int close(int file) { return file; }
 long long lseek(int file, long long offset, int from) { return file + offset + from; }
 void *mmap(void *at, size_t bytes, int a, int b, int c, long long d) { (void)bytes; return a + b + c + d ? at : 0; }
 int munmap(void *at, size_t bytes) { (void)at; (void)bytes; return 0; }
+long sysconf(int name) { return name; }
