@@ -33,7 +33,13 @@ def test_a_driver_that_fails_is_an_error(
 
 def test_devices_come_a_line_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "gpus"
-    program.write_text("#!/bin/sh\necho one\necho two\n")
+    program.write_text(
+        "#!/bin/sh\nprintf 'llvmpipe\\t25.1\\t1\\t1024\\t128\\t256\\t32\\t1\\n'\n"
+        "printf 'Mali-G78\\t38.1\\t0\\t2048\\t256\\t128\\t16\\t1\\n'\n"
+    )
     program.chmod(0o755)
     monkeypatch.setattr(module, "_program", lambda interface: program)
-    assert module.gpus("vulkan") == ("one", "two")
+    found = module.gpus("vulkan")
+    assert found[0] == module.Device("llvmpipe", "25.1", True, 1024, 128, 256, 32, True, "vulkan")
+    assert [(device.name, device.row) for device in found] == [("llvmpipe", "vulkan"), ("Mali-G78", "vulkan-mali")]
+    assert str(found[1]).startswith("Mali-G78 (38.1; its memory is the processor's): 2048 MiB")

@@ -23,6 +23,7 @@ from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import PRIMITIVES, Arg, Schedule
 from sdk.compiler.sym import Dim, Var
 from tests.ir.round_trip import check_function
+from tests.schedules.test_shift_sums import layer, lowered
 
 ROWS = Var("n", 1, 64).expr
 INT = {core.name: core for core in MACHINES}
@@ -116,6 +117,7 @@ def test_every_primitive(monkeypatch: pytest.MonkeyPatch) -> None:
     for one, core in RULES:
         constants = known(one.loops)
         check_function(schedule_nest(replace(one, even=frozenset(constants), known=constants), core))
+    lowered(layer("pointwise", [-7] * 6, 5))  # what follows a sum is in the nest there, and constants are known
     for loops, primitive, args in STEPS:
         Schedule(loops).do(primitive, *args)
     assert set(PRIMITIVES) - seen == set()
