@@ -163,8 +163,8 @@ def test_faults_of_assembly_are_found(fault: Callable[[Patch], None], monkeypatc
 def test_faults_of_schedules_are_found(monkeypatch: Patch) -> None:
     right = packing.pack_array
 
-    def transposed(data: Any, spec: Any) -> Any:
-        made = right(data, spec)
+    def transposed(data: Any, spec: Any, *beside: Any) -> Any:
+        made = right(data, spec, *beside)
         return made if made.ndim < 2 else np.ascontiguousarray(made[:, ::-1])
 
     monkeypatch.setattr(sys.modules["sdk.compiler.schedules.validate"], "pack_array", transposed)

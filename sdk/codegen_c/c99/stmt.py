@@ -106,11 +106,9 @@ class _Printer:
         self.addresses = Addresses(self.dims, scratch, frozenset(loops.layouts))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
         names = Names(self._register, self._memory, self._operand, self.values.is_small, unit.features)
-        rereading = replace(names, register=self._variable)
         how = unit.machine.assembly
-        self.regions = how and Regions(
-            loops, self.dims, names, rereading, self._element, self._fresh, small, how, self._holds
-        )
+        at = replace(names, register=self._variable)
+        self.regions = how and Regions(loops, self.dims, names, at, self._element, self._fresh, small, how, self._holds)
         self.validator = None if calls is None else Validator(loops, scratch, calls, unit.check)
         self.assembly: list[tuple[tuple[Stmt, ...], Statement]] = []
         self.around: list[Around] = []
@@ -217,10 +215,8 @@ class _Printer:
 
     def _for(self, stmt: For) -> None:
         if stmt.kind not in ("serial", "parallel"):
-            raise BuildError(
-                f"loop {stmt.var.name} of kind {stmt.kind} is no loop of C99",
-                why="vector loops become lanes before C is written, and bound loops belong to GPU kernels",
-            )
+            why = "vector loops become lanes before C is written, and bound loops belong to GPU kernels"
+            raise BuildError(f"loop {stmt.var.name} of kind {stmt.kind} is no loop of C99", why=why)
         lines = self.regions.loop(stmt) if self.regions else []
         if lines:
             self._region(lines, (stmt,))
@@ -240,9 +236,8 @@ class _Printer:
         self.depth += 1
         self._inside(stmt, stmt.body)
         if stmt.until is not None:
-            self._line(f"if ({self.values.text(stmt.until)}) {{")
-            self._line("    break;")
-            self._line("}")
+            for line in (f"if ({self.values.text(stmt.until)}) {{", "    break;", "}"):
+                self._line(line)
         self.depth -= 1
         self._line("}")
         for at, name in reversed(declared):  # what assembly reads itself is no variable
@@ -259,8 +254,7 @@ class _Printer:
                 name = self.places[node.buffer].scalars[node.index]
                 if any(f"({name})" in line for line in lines):  # others are only steps on the way
                     self._line(f"{declared} {name};")
-        for line in lines:
-            self._line(line)
+        self.lines.extend("    " * self.depth + line for line in lines)
 
     def _inside(self, around: Around, block: Block) -> None:
         self.around.append(around)
