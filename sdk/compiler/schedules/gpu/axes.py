@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sdk.compiler.ir.intrinsics import idx, op
 from sdk.compiler.ir.loops import Block, For, If, Stmt, ValueExpr
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, grain, max_value, prove_eq, prove_ge
 
-__all__ = ["Axis", "divides", "joined", "places_of"]
+__all__ = ["Axis", "divides", "joined", "places", "places_of"]
 
 
 def joined(outer: For, inner: For) -> tuple[For, Mapping[Var, Dim]]:
@@ -64,10 +64,7 @@ class Axis:
     @property
     def extent(self) -> Dim:
         """How many places there are."""
-        total: Dim = 1
-        for loop in self.fused:
-            total = total * (loop.hi - loop.lo)
-        return total
+        return places(self.fused)
 
     @property
     def start(self) -> Dim:
@@ -107,3 +104,11 @@ class Axis:
         for cond in self.checks(place):
             stmts = (If(cond, Block(stmts)),)
         return stmts
+
+
+def places(loops: Iterable[For]) -> Dim:
+    """How many places loops go over together."""
+    total: Dim = 1
+    for loop in loops:
+        total = total * (loop.hi - loop.lo)
+    return total

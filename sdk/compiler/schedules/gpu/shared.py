@@ -22,7 +22,7 @@ from sdk.compiler.ir.intrinsics import idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Barrier, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, rename_buffers, substitute_dims, walk
-from sdk.compiler.schedules.gpu.axes import Axis, divides, places_of
+from sdk.compiler.schedules.gpu.axes import Axis, divides, places, places_of
 from sdk.compiler.schedules.gpu.lift import QUAD, lifted
 from sdk.compiler.schedules.gpu.tiles import Item, Shape
 from sdk.compiler.schedules.locate import ScheduleError
@@ -121,10 +121,7 @@ class _Depth:
     @property
     def extent(self) -> Dim:
         """How many steps there are."""
-        total: Dim = 1
-        for loop in self.reduce:
-            total = total * (loop.hi - loop.lo)
-        return total
+        return places(self.reduce)
 
     @property
     def size(self) -> int:

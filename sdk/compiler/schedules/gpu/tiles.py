@@ -10,7 +10,7 @@ from sdk.compiler.analysis.pattern import Pattern, classify
 from sdk.compiler.ir.intrinsics import idx, op
 from sdk.compiler.ir.loops import Alloc, Block, For, Load, Loops, ValueExpr
 from sdk.compiler.ir.walk import buffers_used, substitute_dims, walk
-from sdk.compiler.schedules.gpu.axes import divides, places_of
+from sdk.compiler.schedules.gpu.axes import divides, places, places_of
 from sdk.compiler.schedules.gpu.jam import Instance, jam, unrolled
 from sdk.compiler.schedules.gpu.lift import QUAD, lifted
 from sdk.compiler.schedules.locate import ScheduleError
@@ -143,10 +143,7 @@ class _Rows:
     @property
     def extent(self) -> Dim:
         """How many rows there are."""
-        total: Dim = 1
-        for loop in self.fused:
-            total = total * (loop.hi - loop.lo)
-        return total
+        return places(self.fused)
 
     @property
     def _tile(self) -> int:
