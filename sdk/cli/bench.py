@@ -91,7 +91,7 @@ def bench(
     place, sizes = options.find_place(board, device, compile_options["gpu"]), options.parse_at(at)
     files = [options.existing(target) for target in targets]
     if len(files) == 1:
-        options.settle(compile_options, files[0], place, device, sizes, entry)
+        options.resolve_gpu(compile_options, files[0], place, device, sizes, entry)
     built_with = options.make_options(**compile_options)
     if len(files) == _TWO:
         pair = driver.bench_pair((files[0], files[1]), place, device, built_with, sizes, entry, blocks=blocks)

@@ -68,7 +68,7 @@ def _build(
     target, file = options.find_board(board), options.existing(model)
     stem = (file if isinstance(file, Path) else file.path).stem
     compile_options = dict(compile_options)
-    options.settle(compile_options, file, target, None)
+    options.resolve_gpu(compile_options, file, target, None)
     report = driver.build(
         file,
         target,

@@ -280,23 +280,23 @@ def fit(model: Path, sizes: tuple[str, ...], boards: tuple[str, ...], chunk: int
     from sdk.llm.quantise import MADE
 
     checkpoint = open_checkpoint(model)
-    rooms = [Room(text, _bytes(text)) for text in sizes] + [Room.of(load_board(name)) for name in boards]
+    targets = [Room(text, _bytes(text)) for text in sizes] + [Room.of(load_board(name)) for name in boards]
     formats = {"as it is": None, **{name.lower(): name for name in MADE}}
     found = [
-        (room, {title: largest_context(checkpoint.config, checkpoint.weights, room, chunk, format, cache)
+        (target, {title: largest_context(checkpoint.config, checkpoint.weights, target, chunk, format, cache)
                 for title, format in formats.items()})
-        for room in rooms or DEVICES
+        for target in targets or DEVICES
     ]  # fmt: skip
     if as_json:
         rows = [{"device": r.name, "memory_bytes": r.ram, "flash_bytes": r.flash, "context": most} for r, most in found]
         output.print_json({"made_for": checkpoint.config.context_length, "rows": rows}, 1)
         return
     output.say(f"largest --context, of at most {checkpoint.config.context_length:,}; weights, caches and arena counted")
-    wide = max(len(room.name) for room, _ in found)
+    wide = max(len(target.name) for target, _ in found)
     output.say(f"{'':{wide}} {'memory':>17} B" + "".join(f"{title:>12}" for title in formats))
-    for room, most in found:
+    for target, most in found:
         cells = "".join(f"{'no' if n is None else format(n, ','):>12}" for n in most.values())
-        output.say(f"{room.name:{wide}} {room.ram:>17,} B{cells}")
+        output.say(f"{target.name:{wide}} {target.ram:>17,} B{cells}")
 
 
 def _bytes(text: str) -> int:

@@ -151,7 +151,7 @@ def build_options(function: F) -> F:
     return function
 
 
-def settle(
+def resolve_gpu(
     choices: dict[str, Any],
     model: Path | ModelFile,
     board: Board | None,

@@ -56,7 +56,7 @@ def profile(
     files = [options.existing(target) for target in targets]
     place, sizes = options.find_place(board, device, compile_options["gpu"]), options.parse_at(at)
     if len(files) == 1:
-        options.settle(compile_options, files[0], place, device, sizes, entry)
+        options.resolve_gpu(compile_options, files[0], place, device, sizes, entry)
     reports = [
         driver.profile(
             file,

@@ -48,7 +48,7 @@ def run(
     file, place, sizes = (
         options.existing(target), options.find_place(board, device, compile_options["gpu"]), options.parse_at(at),
     )  # fmt: skip
-    options.settle(compile_options, file, place, device, sizes, entry)
+    options.resolve_gpu(compile_options, file, place, device, sizes, entry)
     result = driver.run(
         file,
         place,

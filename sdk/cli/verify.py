@@ -61,7 +61,7 @@ def verify(
     file, place, sizes = (
         options.existing(model), options.find_place(board, device, compile_options["gpu"]), options.parse_at(at),
     )  # fmt: skip
-    options.settle(compile_options, file, place, device, sizes, entry)
+    options.resolve_gpu(compile_options, file, place, device, sizes, entry)
     report = driver.verify(
         file,
         place,

@@ -82,7 +82,7 @@ def a_step(rng: random.Random, loops: Loops, k: int) -> tuple[Any, ...]:
         ("use_dot_first", one, 4), ("use_dot_first", one, 16), ("fission", one, "local"),
         ("cache_read", one, rng.choice(params), some, 1, "register"),
         ("round_up", one, rng.choice((2, 3, 4))), ("block", one, rng.randint(1, 4)), ("cyclic", one, rng.randint(1, 4)),
-        ("cascade", one, [4, 2, 1]), ("cascade", one, [3, 2, 1]), ("overlap", one, rng.choice((2, 3, 4))),
+        ("tile_tails", one, [4, 2, 1]), ("tile_tails", one, [3, 2, 1]), ("overlap", one, rng.choice((2, 3, 4))),
         ("line_buffer", one, rng.choice(params)), ("use_fma", one),
         ("fission", one), ("strip", one, rng.choice((2, 4))), ("simplify_conditions",), ("inline",),
         ("accumulate", one, 4, rng.choice((1, 2))),

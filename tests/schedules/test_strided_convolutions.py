@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from schedules.float_machines import FLOATS
 
-from sdk.compiler.analysis.facts import Facts
+from sdk.compiler.analysis.path_conditions import PathConditions
 from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops
@@ -103,6 +103,6 @@ def test_it_computes_the_convolution(case: Case, least: int) -> None:
 def test_a_condition_holds_as_often_as_it_is_taken() -> None:
     n, i = Var("n", 1, 1 << 20), Var("i", 0, 1 << 20)
     half = floordiv(n.expr, 2)
-    inside = Facts(((i, 0, half),), (half - i.expr - 3,))
+    inside = PathConditions(((i, 0, half),), (half - i.expr - 3,))
     assert inside.nonnegative(2 * half - 2 * i.expr - 6) is True
     assert inside.nonnegative(2 * half - 2 * i.expr - 7) is not True

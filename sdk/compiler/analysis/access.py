@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from sdk.compiler.analysis.facts import facts_of
+from sdk.compiler.analysis.path_conditions import conditions_of
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -83,9 +83,9 @@ class _Walk:
             case If():
                 yield from self.loads(stmt.cond, around)
                 outer = self.guards
-                self.guards = (*outer, *facts_of(stmt.cond, self.lets))
+                self.guards = (*outer, *conditions_of(stmt.cond, self.lets))
                 yield from self.block(stmt.then, around)
-                self.guards = (*outer, *facts_of(stmt.cond, self.lets, holds=False))
+                self.guards = (*outer, *conditions_of(stmt.cond, self.lets, holds=False))
                 if stmt.orelse is not None:
                     yield from self.block(stmt.orelse, around)
                 self.guards = outer

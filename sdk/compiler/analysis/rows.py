@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from sdk.compiler.analysis.access import Access, Same, accesses
-from sdk.compiler.analysis.facts import Facts
+from sdk.compiler.analysis.path_conditions import PathConditions
 from sdk.compiler.ir.loops import (
     Atomic,
     Barrier,
@@ -59,8 +59,8 @@ def _granule(same: Same, shared: frozenset[str]) -> int | None:
         return None
     watched = {p.buffer.name: p.buffer for p in loops.params if p.mode != "read" or p.buffer.name in shared}
     touched = _touches(loops, loops.rows, watched)
-    ways = [_owned(found, watched[name], loops.rows) for name, found in touched.items()]
-    if not (_common(ways) if shared else all(any(True for _ in way) for way in ways)):
+    owned = [_owned(found, watched[name], loops.rows) for name, found in touched.items()]
+    if not (_common(owned) if shared else all(any(True for _ in each) for each in owned)):
         return None
     tiles = {
         t for n in statements(loops.body) if isinstance(n, For) for d in (n.lo, n.hi) for t in _tiles(d, loops.rows)
@@ -91,24 +91,24 @@ class _Touch:
     """An access, and what holds there."""
 
     access: Access
-    facts: Facts
+    conditions: PathConditions
 
 
-def _row_facts(rows: Rows) -> Facts:
-    return Facts().with_range(rows.lo, 0, rows.extent + 1).with_range(rows.hi, rows.lo.expr, rows.extent + 1)
+def _row_conditions(rows: Rows) -> PathConditions:
+    return PathConditions().with_range(rows.lo, 0, rows.extent + 1).with_range(rows.hi, rows.lo.expr, rows.extent + 1)
 
 
 def _touches(loops: Loops, rows: Rows, watched: Mapping[str, Buffer]) -> dict[str, list[_Touch]]:
     """The accesses of the buffers ``watched``, by buffer."""
-    start = _row_facts(rows)
-    known: dict[tuple[int, int], Facts] = {}  # one object where the same holds: it remembers what it proved
+    start = _row_conditions(rows)
+    known: dict[tuple[int, int], PathConditions] = {}  # one object where the same holds: it remembers what it proved
     found = [access for access in accesses(loops.body) if access.buffer in watched]
     out: dict[str, list[_Touch]] = {}
     for access in found:
         place = id(access.loops), id(access.guards)
         if place not in known:
             ranges = ((loop.var, loop.lo, loop.hi) for loop in access.loops)
-            known[place] = Facts((*start.ranges, *ranges), access.guards)
+            known[place] = PathConditions((*start.ranges, *ranges), access.guards)
         out.setdefault(access.buffer, []).append(_Touch(access, known[place]))
     return out
 
@@ -125,29 +125,29 @@ class _Slab:
     def holds(self, touch: _Touch, buffer: Buffer, rows: Rows) -> bool:
         """Whether an access stays in what the rows of its part own."""
         index, lanes, used = touch.access.index, touch.access.lanes, touch.access.count
-        facts = touch.facts if used is None else touch.facts.with_guards([used - 1])
+        conditions = touch.conditions if used is None else touch.conditions.with_guards([used - 1])
         last, at = len(buffer.shape) - 1, self.place(index, buffer)
         spans: tuple[Dim, ...] = (lanes,) if used is None else (used, lanes)
         if self.on or self.axis == last:
-            return any(self._between(facts, at, span, rows) for span in spans)
+            return any(self._between(conditions, at, span, rows) for span in spans)
         line = buffer.shape[last] - index[last]
-        within = lanes == 1 or any(facts.nonnegative(line - span) is True for span in spans)
-        return within and self._between(facts, at, 1, rows)
+        within = lanes == 1 or any(conditions.nonnegative(line - span) is True for span in spans)
+        return within and self._between(conditions, at, 1, rows)
 
     def place(self, index: tuple[Dim, ...], buffer: Buffer) -> Dim:
         """Where an access begins."""
         return flat_index(index[self.axis :], buffer.shape[self.axis :]) if self.on else index[self.axis]
 
-    def _between(self, facts: Facts, at: Dim, span: Dim, rows: Rows) -> bool:
+    def _between(self, conditions: PathConditions, at: Dim, span: Dim, rows: Rows) -> bool:
         """Whether places ``at..at + span`` are of rows ``lo..hi``, taken together or as those of one row."""
         lo, hi = rows.lo.expr, rows.hi.expr
-        if _all(facts, at - lo * self.step, hi * self.step - span - at):
+        if _all(conditions, at - lo * self.step, hi * self.step - span - at):
             return True
-        if facts.nonnegative(self.step - 1) is not True:
+        if conditions.nonnegative(self.step - 1) is not True:
             return False
         row = floordiv(_whole_steps(at, self.step), self.step)
         rest = at - row * self.step
-        return _all(facts, row - lo, hi - 1 - row, rest, self.step - span - rest)
+        return _all(conditions, row - lo, hi - 1 - row, rest, self.step - span - rest)
 
 
 def _whole_steps(at: Dim, step: Dim) -> Dim:
@@ -158,8 +158,8 @@ def _whole_steps(at: Dim, step: Dim) -> Dim:
     return from_terms(divided) if divided else 0
 
 
-def _all(facts: Facts, *dims: Dim) -> bool:
-    return all(facts.nonnegative(dim) is True for dim in dims)
+def _all(conditions: PathConditions, *dims: Dim) -> bool:
+    return all(conditions.nonnegative(dim) is True for dim in dims)
 
 
 def _owned(found: Sequence[_Touch], buffer: Buffer, rows: Rows) -> Iterator[Hashable]:
@@ -170,9 +170,9 @@ def _owned(found: Sequence[_Touch], buffer: Buffer, rows: Rows) -> Iterator[Hash
                 yield _bytes(slab, buffer)
 
 
-def _common(ways: Sequence[Iterable[Hashable]]) -> bool:
+def _common(owned: Sequence[Iterable[Hashable]]) -> bool:
     """Whether rows may own the same bytes of all buffers."""
-    found = [set(way) for way in ways]
+    found = [set(each) for each in owned]
     return not found or bool(found[0].intersection(*found[1:]))
 
 
@@ -194,14 +194,14 @@ def _slabs(found: Sequence[_Touch], buffer: Buffer, rows: Rows) -> Iterator[_Sla
             if prove_eq(product(buffer.shape[axis : last + 1]), rows.extent) is True:
                 yield _Slab(axis, product(buffer.shape[last + 1 :]), on=True)
     for axis in axes:
-        for step in dict.fromkeys(_step(touch.access.index[axis], touch.facts, rows) for touch in found):
+        for step in dict.fromkeys(_step(touch.access.index[axis], touch.conditions, rows) for touch in found):
             if step > 1:
                 yield _Slab(axis, step)
 
 
-def _step(at: Dim, facts: Facts, rows: Rows) -> int:
+def _step(at: Dim, conditions: PathConditions, rows: Rows) -> int:
     """How far apart neighbouring rows begin, 0 where that is no number."""
-    for var, lo, _ in reversed(facts.ranges):
+    for var, lo, _ in reversed(conditions.ranges):
         if var not in (rows.lo, rows.hi):
             at = substitute(at, {var: lo})
     step = substitute(at, {rows.lo: rows.lo.expr + 1}) - at

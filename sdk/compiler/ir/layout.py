@@ -94,11 +94,11 @@ class Pad:
 
 @dataclass(frozen=True, slots=True)
 class Interleave:
-    """An axis is cut in so many equal runs, of which an element of each follows in turn: four elements in two ways are
-    stored in the order 0, 2, 1, 3."""
+    """An axis is cut in ``factor`` equal runs, and stored are the first elements of all runs, then the second ones: of
+    four elements and a factor of two in the order 0, 2, 1, 3."""
 
     axis: int
-    ways: int
+    factor: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,8 +302,8 @@ def _shape(step: Step, shape: Shape) -> Shape | None:
             return (*before, ceildiv(extent, size), *after, size)
         case Pad(_, multiple):
             return (*before, ceildiv(extent, multiple) * multiple, *after)
-        case Interleave(_, ways):
-            return shape if prove_eq(mod(extent, ways), 0) is True else None
+        case Interleave(_, factor):
+            return shape if prove_eq(mod(extent, factor), 0) is True else None
         case Join(_, count):
             return (*before, floordiv(extent, count), *after) if prove_eq(mod(extent, count), 0) is True else None
         case _:
@@ -330,9 +330,9 @@ def _moved(step: Step, index: Shape, shape: Shape) -> Shape:
     match step:
         case Tile(_, size):
             return (*before, floordiv(at, size), *after, mod(at, size))
-        case Interleave(axis, ways):
-            run = floordiv(shape[axis], ways)
-            return (*before, mod(at, run) * ways + floordiv(at, run), *after)
+        case Interleave(axis, factor):
+            run = floordiv(shape[axis], factor)
+            return (*before, mod(at, run) * factor + floordiv(at, run), *after)
         case Join(_, count):
             return (*before, floordiv(at, count), *after)
         case _:

@@ -64,8 +64,8 @@ def _packed(data: Array, step: Step, type: TensorType, beside: Mapping[str, Arra
             return np.moveaxis(_runs(_padded(data, axis, size), axis, size), axis + 1, -1)
         case Pad(axis, multiple):
             return _padded(data, axis, multiple)
-        case Interleave(axis, ways):
-            return _turned(data, axis, ways)
+        case Interleave(axis, factor):
+            return _turned(data, axis, factor)
         case Join(axis, count, dtype):
             parts = np.moveaxis(_runs(data, axis, count), axis + 1, 0).astype(np.int64)
             words = sum(part << k * (dtype.bits // count) for k, part in enumerate(parts))
@@ -115,8 +115,8 @@ def _unpacked(data: Array, step: Step, type: TensorType, beside: Mapping[str, Ar
             return _cut(whole, shape)
         case Pad():
             return _cut(data, shape)
-        case Interleave(axis, ways):
-            return _turned(data, axis, shape[axis] // ways)
+        case Interleave(axis, factor):
+            return _turned(data, axis, shape[axis] // factor)
         case Join(axis, count, dtype):
             return _parted(data, axis, count, dtype.bits // count, type)
         case Widen():
@@ -159,9 +159,9 @@ def _cut(data: Array, shape: tuple[int, ...]) -> Array:
     return data[tuple(slice(extent) for extent in shape)]
 
 
-def _turned(data: Array, axis: int, ways: int) -> Array:
+def _turned(data: Array, axis: int, factor: int) -> Array:
     """An element of each of so many runs of an axis in turn."""
-    runs = _runs(data, axis, max(data.shape[axis] // ways, 1))
+    runs = _runs(data, axis, max(data.shape[axis] // factor, 1))
     return np.swapaxes(runs, axis, axis + 1).reshape(data.shape)
 
 

@@ -35,7 +35,7 @@ __all__ = ["NODE_LIMIT", "Ordered", "arena_bytes", "best_order"]
 NODE_LIMIT: Final = 60_000  # nodes looked at in the search, about 0.2 s
 BEAM: Final = 8  # orders carried on side by side, at most, where the search ends early
 BEAM_WORK: Final = 80_000  # nodes that may come next, times nodes, times orders
-BRANCHES: Final = 3  # ways on from each of them
+BRANCHES: Final = 3  # choices at each of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sdk.compiler.analysis.facts import Facts
+from sdk.compiler.analysis.path_conditions import PathConditions
 from sdk.compiler.ir.intrinsics import idx, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, If, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import F32, F64, I32, TensorType
@@ -70,7 +70,7 @@ def _column(kind: Any, p: Dim, size: int) -> list[Stmt]:
         Store("best", (), idx(p)),
         loop(s, size, find, lo=p),
         Let("at", Load("best", (), I32)),
-        guarded(unproved([(at, size)], Facts()), Block((swap, flip))),
+        guarded(unproved([(at, size)], PathConditions()), Block((swap, flip))),
         Let("pivot", m(p, p)),
         Store("total", (), op("mul", total, pivot)),
         below,

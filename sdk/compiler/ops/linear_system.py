@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.analysis.facts import Facts
+from sdk.compiler.analysis.path_conditions import PathConditions
 from sdk.compiler.ir.intrinsics import idx, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, If, Let, Load, Loops, Ref, Stmt, Store
 from sdk.compiler.ir.types import F32, F64, I32, TensorType
@@ -95,7 +95,7 @@ def _column(kind: Any, p: Dim, size: int, width: int) -> list[Stmt]:
         Store("best", (), idx(p)),
         loop(s, size, find, lo=p),
         Let("at", Load("best", (), I32)),
-        guarded(unproved([(at, size)], Facts()), Block(tuple(swap))),
+        guarded(unproved([(at, size)], PathConditions()), Block(tuple(swap))),
         loop(e, size, *below, lo=p + 1),
     ]
 

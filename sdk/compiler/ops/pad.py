@@ -70,15 +70,15 @@ def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], g
         _source(i, extent, before, after, mode)
         for i, extent, (before, after) in zip(over.index, x.shape, given["pads"], strict=True)
     )
-    facts = known(over)
+    conditions = known(over)
     value: ValueExpr
     if mode == "constant":
-        cond = unproved(list(zip(source, x.shape, strict=True)), facts)
+        cond = unproved(list(zip(source, x.shape, strict=True)), conditions)
         value = Load("x", source, x.dtype)
         if cond is not None:
             value = op("select", cond, value, imm(given["value"], x.dtype), dtype=x.dtype)
     else:
-        value = read_inside("x", x, source, facts)
+        value = read_inside("x", x, source, conditions)
     body = over.around(Store("o", over.index, value))
     return function(name, [param("x", x), param("o", outs[0], "write")], [body], over.rows)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.analysis.facts import Facts
+from sdk.compiler.analysis.path_conditions import PathConditions
 from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Block, If, Let, Load, Ref, Stmt, ValueExpr
 from sdk.compiler.ir.types import I32, I64, DType, TensorType
@@ -42,15 +42,16 @@ def split_nest(over: Nest, axes: Iterable[int]) -> tuple[Nest, Nest]:
     return Nest(over.rows, over.index, first), Nest(over.rows, over.index, rest)
 
 
-def known(over: Nest) -> Facts:
+def known(over: Nest) -> PathConditions:
     """What holds inside the loops of a nest."""
-    facts = Facts()
+    conditions = PathConditions()
     if over.rows is not None:
         rows = over.rows
-        facts = facts.with_range(rows.lo, 0, rows.extent + 1).with_range(rows.hi, rows.lo.expr, rows.extent + 1)
+        conditions = conditions.with_range(rows.lo, 0, rows.extent + 1)
+        conditions = conditions.with_range(rows.hi, rows.lo.expr, rows.extent + 1)
     for var, lo, hi in over.loops:
-        facts = facts.with_range(var, lo, hi)
-    return facts
+        conditions = conditions.with_range(var, lo, hi)
+    return conditions
 
 
 def all_of(terms: Iterable[ValueExpr | None]) -> ValueExpr | None:
@@ -62,21 +63,21 @@ def all_of(terms: Iterable[ValueExpr | None]) -> ValueExpr | None:
     return cond
 
 
-def unproved(checks: Sequence[Check], facts: Facts) -> ValueExpr | None:
-    """The condition that every ``0 <= index < extent``, without what the facts prove; None when they prove all."""
+def unproved(checks: Sequence[Check], conditions: PathConditions) -> ValueExpr | None:
+    """The condition that every ``0 <= index < extent``, without what the conditions prove; None when they prove all."""
     terms: list[ValueExpr] = []
     for at, extent in checks:
-        if facts.nonnegative(at) is not True:
+        if conditions.nonnegative(at) is not True:
             terms.append(op("ge", idx(at), imm(0)))
-        if facts.nonnegative(extent - 1 - at) is not True:
+        if conditions.nonnegative(extent - 1 - at) is not True:
             terms.append(op("lt", idx(at), idx(extent)))
     return all_of(terms)
 
 
-def read_inside(name: str, type: TensorType, index: Sequence[Dim], facts: Facts) -> ValueExpr:
+def read_inside(name: str, type: TensorType, index: Sequence[Dim], conditions: PathConditions) -> ValueExpr:
     """``name[index]``, or 0 where the index is not proved inside and is not inside at run time."""
     load = Load(name, tuple(index), type.dtype)
-    cond = unproved(list(zip(index, type.shape, strict=True)), facts)
+    cond = unproved(list(zip(index, type.shape, strict=True)), conditions)
     zero = imm(0.0 if type.dtype.is_float else 0, type.dtype)
     return load if cond is None else op("select", cond, load, zero, dtype=type.dtype)
 

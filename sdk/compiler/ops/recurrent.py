@@ -178,12 +178,12 @@ def _loops(cell: Cell) -> Callable[[str, Types, Types, Mapping[str, Any]], Loops
     return build
 
 
-def _within(place: Place, step: Dim, length: Dim, extent: Dim, facts: Any, body: Sequence[Stmt]) -> list[Stmt]:
+def _within(place: Place, step: Dim, length: Dim, extent: Dim, conditions: Any, body: Sequence[Stmt]) -> list[Stmt]:
     """The body where the step lies in the sequence; after it the output is 0."""
     q, c = variable("y", place.units), variable("z", place.units)
     put = loop(q, place.units, Store("o0", (place.at, place.batch, q.expr), place.load("state_h", q.expr)))
     cond: ValueExpr = op("lt", idx(step), idx(length))
-    inside = unproved([(place.at, extent)], facts)
+    inside = unproved([(place.at, extent)], conditions)
     run = Block((*body, put))
     after = loop(c, place.units, Store("o0", (step, place.batch, c.expr), number(0, place.kind)))
     whole: Stmt = run if inside is None else If(inside, run)

@@ -199,8 +199,8 @@ def _nd_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) ->
     first = tuple(v.expr for v in lead)
     names, checks = positions_at(indices, first, x.shape[:depth])
     row = row_axis_of(x.rank)
-    facts = known(Nest(over.rows, first, tuple((v, 0, n) for v, n in zip(lead, indices.shape, strict=False))))
-    cond = all_of([unproved(checks, facts), _in_rows(checks[row][0], over.rows) if row < depth else None])
+    conditions = known(Nest(over.rows, first, tuple((v, 0, n) for v, n in zip(lead, indices.shape, strict=False))))
+    cond = all_of([unproved(checks, conditions), _in_rows(checks[row][0], over.rows) if row < depth else None])
     stmt = guarded(cond, _nd_tail(target, checks, updates, first, depth))
     stmts: tuple[Stmt, ...] = (*names, stmt)
     for var, extent in reversed(list(zip(lead, indices.shape[:-1], strict=True))):

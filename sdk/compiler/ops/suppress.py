@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.analysis.facts import Facts
+from sdk.compiler.analysis.path_conditions import PathConditions
 from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, If, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import F32, I32, I64, TensorType
@@ -138,13 +138,13 @@ def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], g
     put = Block(tuple(Store("o0", (slot, q), cast(idx(d), I64)) for q, d in enumerate((b.expr, c.expr, at))))
     keep = Block((
         Let("slot", kept),
-        guarded(unproved([(slot, outs[0].shape[0])], Facts()), put),
+        guarded(unproved([(slot, outs[0].shape[0])], PathConditions()), put),
         Store("kept", (), op("add", kept, imm(1))),
         *_box("a", b.expr, at, center),
         drop,
         Store("alive", (at,), imm(0)),
     ))  # fmt: skip
-    found = guarded(unproved([(at, count)], Facts()), keep)
+    found = guarded(unproved([(at, count)], PathConditions()), keep)
     reset = (Store("best", (), imm(-1)), Store("score", (), imm(0.0, F32)))
     ranks = loop(variable("rank", most), most, *reset, search, Let("at", best), found)
     each = (loop(i, count, Store("alive", (i.expr,), start)), ranks)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.analysis.facts import Facts
+from sdk.compiler.analysis.path_conditions import PathConditions
 from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, If, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import BOOL, F32, F64, I8, I16, I32, TensorType, dtype_of
@@ -76,8 +76,8 @@ def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], g
         Let("within", within),
         Store("at", (), op("select", op("isnan", value), child[2], chosen, dtype=I32)),
     )
-    has = unproved([(feature, x.shape[1])], Facts())
-    there = unproved([(node, features.shape[0])], Facts())
+    has = unproved([(feature, x.shape[1])], PathConditions())
+    there = unproved([(node, features.shape[0])], PathConditions())
     found: tuple[Stmt, ...] = (Let("feature", cast(Load("features", (node,), features.dtype), I32)),)
     found += (If(has, Block(step)),) if has is not None else step
     inner: tuple[Stmt, ...] = (Let("node", at), *((If(there, Block(found)),) if there is not None else found))

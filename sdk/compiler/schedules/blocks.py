@@ -40,7 +40,7 @@ from sdk.compiler.sym import (
     substitute,
 )
 
-__all__ = ["block", "cascade", "cyclic", "overlap", "round_up"]
+__all__ = ["block", "cyclic", "overlap", "round_up", "tile_tails"]
 
 
 def block(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
@@ -93,7 +93,7 @@ def cyclic(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
     return replace_loop(loops, name, one), made
 
 
-def cascade(loops: Loops, name: Loop, sizes: Sequence[int]) -> tuple[Loops, list[Tiles]]:
+def tile_tails(loops: Loops, name: Loop, sizes: Sequence[int]) -> tuple[Loops, list[Tiles]]:
     """Cuts a loop in tiles of the first size, and what is left in tiles of the sizes that follow.
 
     rewrite: ``for i in a..b { S(i) }`` with sizes s, t, … -->
@@ -106,11 +106,11 @@ def cascade(loops: Loops, name: Loop, sizes: Sequence[int]) -> tuple[Loops, list
     outer loop.
     """
     if not sizes or sizes[-1] != 1 or any(not 0 < b < a for a, b in pairwise(sizes)):
-        raise ScheduleError(f"cascade({name}): the sizes {sizes} do not fall to 1")
+        raise ScheduleError(f"tile_tails({name}): the sizes {sizes} do not fall to 1")
     made: dict[int, Tiles] = {}
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        check_whole(loop, f"cascade({name})")
+        check_whole(loop, f"tile_tails({name})")
         out: list[Stmt] = []
         at = loop.lo
         for before, size in pairwise((0, *sizes)):

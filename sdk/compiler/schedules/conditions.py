@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sdk.compiler.analysis.facts import Facts, facts_of
+from sdk.compiler.analysis.path_conditions import PathConditions, conditions_of
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Block, For, Idx, If, Imm, Loops, Op, Stmt, ValueExpr
 from sdk.compiler.ir.types import BOOL
@@ -24,36 +24,37 @@ def simplify_conditions(loops: Loops) -> Loops:
     rewrite: ``for i in 0..n { o[i] = select(i >= 0 & i < n, x[i], 0) }`` --> ``for i in 0..n { o[i] = x[i] }``
     obligation: none; what is not proved stays.
     """
-    facts = Facts()
+    conditions = PathConditions()
     if loops.rows is not None:
         rows = loops.rows
-        facts = facts.with_guards((rows.lo.expr, rows.hi.expr - rows.lo.expr, rows.extent - rows.hi.expr))
-    return replace(loops, body=_block(loops.body, facts))
+        conditions = conditions.with_guards((rows.lo.expr, rows.hi.expr - rows.lo.expr, rows.extent - rows.hi.expr))
+    return replace(loops, body=_block(loops.body, conditions))
 
 
-def _block(block: Block, facts: Facts) -> Block:
-    return Block(tuple(s for stmt in block.body for s in _stmt(stmt, facts)))
+def _block(block: Block, conditions: PathConditions) -> Block:
+    return Block(tuple(s for stmt in block.body for s in _stmt(stmt, conditions)))
 
 
-def _stmt(stmt: Stmt, facts: Facts) -> tuple[Stmt, ...]:
+def _stmt(stmt: Stmt, conditions: PathConditions) -> tuple[Stmt, ...]:
     match stmt:
         case Block():
-            return (_block(stmt, facts),)
+            return (_block(stmt, conditions),)
         case For():
-            return (replace(stmt, body=_block(stmt.body, facts.with_range(stmt.var, stmt.lo, stmt.hi))),)
+            return (replace(stmt, body=_block(stmt.body, conditions.with_range(stmt.var, stmt.lo, stmt.hi))),)
         case If():
-            cond = _value(stmt.cond, facts)
-            then = _block(stmt.then, facts.with_guards(facts_of(cond, {}, True)))
+            cond = _value(stmt.cond, conditions)
+            then = _block(stmt.then, conditions.with_guards(conditions_of(cond, {}, True)))
             if _true(cond):
                 return then.body
-            orelse = _block(stmt.orelse, facts.with_guards(facts_of(cond, {}, False))) if stmt.orelse else None
+            otherwise = conditions.with_guards(conditions_of(cond, {}, False))
+            orelse = _block(stmt.orelse, otherwise) if stmt.orelse else None
             return (If(cond, then, orelse),)
         case _:
-            return (rewrite(stmt, lambda node: _one(node, facts)),)
+            return (rewrite(stmt, lambda node: _one(node, conditions)),)
 
 
-def _value(expr: ValueExpr, facts: Facts) -> ValueExpr:
-    found: ValueExpr = rewrite(expr, lambda node: _one(node, facts))
+def _value(expr: ValueExpr, conditions: PathConditions) -> ValueExpr:
+    found: ValueExpr = rewrite(expr, lambda node: _one(node, conditions))
     return found
 
 
@@ -61,13 +62,13 @@ def _true(expr: object) -> bool:
     return isinstance(expr, Imm) and expr.dtype == BOOL and bool(expr.value)
 
 
-def _one(node: Any, facts: Facts) -> Any:
+def _one(node: Any, conditions: PathConditions) -> Any:
     """A comparison that holds as the literal it is; what is joined with one, without it."""
     if not isinstance(node, Op):
         return node
     if node.name in _COMPARISONS and all(isinstance(a, Idx | Imm) for a in node.args):
-        known = facts_of(node, {})
-        return imm(True, BOOL) if known and all(facts.nonnegative(d) is True for d in known) else node
+        known = conditions_of(node, {})
+        return imm(True, BOOL) if known and all(conditions.nonnegative(d) is True for d in known) else node
     if node.name == "and" and node.dtype == BOOL:
         left = [a for a in node.args if not _true(a)]
         return imm(True, BOOL) if not left else left[0] if len(left) == 1 else node

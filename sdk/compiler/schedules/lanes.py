@@ -76,12 +76,12 @@ def _rest(loop: For, start: Dim, size: int, suffix: str, made: list[Loop]) -> St
     return If(op("gt", idx(left), imm(0)), Block((masked,)))
 
 
-def accumulate(loops: Loops, name: Loop, lanes: int, ways: int) -> Loops:
-    """Sums, multiplies, or finds the extreme of a run in ``ways`` vectors of ``lanes`` that are joined at the end.
+def accumulate(loops: Loops, name: Loop, lanes: int, accumulators: int) -> Loops:
+    """Sums, multiplies, or finds the extreme of a run in ``accumulators`` vectors of ``lanes``, joined at the end.
 
     rewrite: ``for k in a..b { c = c + t(k) }`` -->
     ``v = broadcast(0) for k_o in 0..(b-a)/s { v = v + t[lanes](a + s*k_o) } v = v + select(first(r), t[lanes](p), 0)
-    c = c + fold_add(v)`` where s is ways * lanes and r elements are left from p on
+    c = c + fold_add(v)`` where s is accumulators * lanes and r elements are left from p on
     obligation: the loop holds one step of +, *, min or max on a temporary that the term does not read, and the term
     reads consecutive elements over k or the same ones. Sums and products of floats are regrouped.
     """
@@ -96,7 +96,7 @@ def accumulate(loops: Loops, name: Loop, lanes: int, ways: int) -> Loops:
         store, operation, term = _step(loop, step)
         if store.buffer not in stack:
             raise ScheduleError(f"{step}: {store.buffer} is no register")
-        return _Vectors(loop, store, operation, term, vectors, lanes, ways, stack).statements()
+        return _Vectors(loop, store, operation, term, vectors, lanes, accumulators, stack).statements()
 
     return replace_loop(loops, name, one)
 
@@ -133,33 +133,33 @@ class _Vectors:
         term: ValueExpr,
         name: str,
         lanes: int,
-        ways: int,
+        accumulators: int,
         stack: frozenset[str],
     ) -> None:
         self.loop, self.store, self.operation, self.term = loop, store, operation, term
-        self.name, self.lanes, self.ways, self.stack = name, lanes, ways, stack
+        self.name, self.lanes, self.accumulators, self.stack = name, lanes, accumulators, stack
         self.kind = store.value.dtype
         self.wide = self.kind.with_lanes(lanes)
         self.start = broadcast(imm(identity(operation, self.kind), self.kind), lanes)
 
     def statements(self) -> tuple[Stmt, ...]:
-        loop, size = self.loop, self.lanes * self.ways
-        out: list[Stmt] = [Alloc(Buffer(self.name, self.wide, (self.ways,), "register"))]
-        out += [Store(self.name, (k,), self.start) for k in range(self.ways)]
+        loop, size = self.loop, self.lanes * self.accumulators
+        out: list[Stmt] = [Alloc(Buffer(self.name, self.wide, (self.accumulators,), "register"))]
+        out += [Store(self.name, (k,), self.start) for k in range(self.accumulators)]
         if not _none(loop, size):
             outer = counter(f"{loop.var.name}_o", floordiv(loop.hi - loop.lo, size))
             base = loop.lo + outer.expr * size
-            steps = tuple(self._more(k, base + k * self.lanes) for k in range(self.ways))
+            steps = tuple(self._more(k, base + k * self.lanes) for k in range(self.accumulators))
             out.append(For(outer, 0, floordiv(loop.hi - loop.lo, size), Block(steps)))
         after = replace(loop, lo=loop.lo + _steps(loop, size) * size)
-        if self.ways > 1 and not _none(after, self.lanes) and prove_eq(after.lo, after.hi) is not True:
+        if self.accumulators > 1 and not _none(after, self.lanes) and prove_eq(after.lo, after.hi) is not True:
             inner = counter(f"{loop.var.name}_v", floordiv(after.hi - after.lo, self.lanes))
             at = after.lo + inner.expr * self.lanes
             out.append(For(inner, 0, floordiv(after.hi - after.lo, self.lanes), Block((self._more(0, at),))))
             after = replace(after, lo=after.lo + _steps(after, self.lanes) * self.lanes)
         out += self._masked(after)
         joined: ValueExpr = Load(self.name, (0,), self.wide)
-        for k in range(1, self.ways):
+        for k in range(1, self.accumulators):
             joined = op(self.operation, joined, Load(self.name, (k,), self.wide))
         acc = Load(self.store.buffer, self.store.index, self.kind)
         folded = op(f"fold_{self.operation}", joined, dtype=self.kind)

@@ -65,7 +65,7 @@ class Schedule:
     attention_lanes = _step(attention_lanes.attention_lanes)
     bind_rows = _step(bind_rows.bind_rows)
     block = _step(blocks.block)
-    cascade = _step(blocks.cascade)
+    tile_tails = _step(blocks.tile_tails)
     cyclic = _step(blocks.cyclic)
     overlap = _step(blocks.overlap)
     round_up = _step(blocks.round_up)

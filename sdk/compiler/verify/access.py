@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sdk.compiler.analysis.dependence import row_axis
-from sdk.compiler.analysis.facts import Facts
+from sdk.compiler.analysis.path_conditions import PathConditions
 from sdk.compiler.ir.loops import Buffer
 from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, product, prove_ge
@@ -20,7 +20,7 @@ def access_errors(
     dtype: DType,
     exact: bool,
     unrolled: frozenset[Var],
-    facts: Facts,
+    conditions: PathConditions,
     lanes_used: Dim | None = None,
     by_parts: bool = False,
 ) -> Iterator[str]:
@@ -44,27 +44,27 @@ def access_errors(
         yield f"{place} takes {dtype.lanes} lanes of {buffer.dtype}"
     if lanes_used is not None and (dtype.lanes == 1 or buffer.dtype.lanes > 1):
         yield f"{place} takes the first of several lanes, but has none"
-    for at, bound, what, held in _checks(buffer, index, dtype.lanes // buffer.dtype.lanes, facts, lanes_used):
+    for at, bound, what, held in _checks(buffer, index, dtype.lanes // buffer.dtype.lanes, conditions, lanes_used):
         if held is not True and not (by_parts and held is None and prove_ge(bound, 0)):
             how = "is not always" if held is False else "cannot be proved"
             yield f"{place}: index {print_dim(at)} {how} {what}"
 
 
 def _checks(
-    buffer: Buffer, index: tuple[Dim, ...], count: int, facts: Facts, used: Dim | None
+    buffer: Buffer, index: tuple[Dim, ...], count: int, conditions: PathConditions, used: Dim | None
 ) -> Iterator[tuple[Dim, Dim, str, bool | None]]:
     """Each index, what must not be negative, that in words, and whether it holds, for ``count`` elements from ``index``
     on, of which the first ``used`` are touched."""
     if used is not None:
-        facts = facts.with_guards([used - 1])  # where no lane is touched, nothing must hold
+        conditions = conditions.with_guards([used - 1])  # where no lane is touched, nothing must hold
     for at, extent in zip(index, buffer.shape, strict=True):
-        yield at, at, ">= 0", facts.nonnegative(at)
-        yield at, extent - 1 - at, f"< {print_dim(extent)}", facts.nonnegative(extent - 1 - at)
-    if used is not None and index and facts.nonnegative(buffer.shape[-1] - used - index[-1]) is True:
+        yield at, at, ">= 0", conditions.nonnegative(at)
+        yield at, extent - 1 - at, f"< {print_dim(extent)}", conditions.nonnegative(extent - 1 - at)
+    if used is not None and index and conditions.nonnegative(buffer.shape[-1] - used - index[-1]) is True:
         return
-    if count > 1 and (not index or facts.nonnegative(buffer.shape[-1] - count - index[-1]) is not True):
+    if count > 1 and (not index or conditions.nonnegative(buffer.shape[-1] - count - index[-1]) is not True):
         # lanes may run on over what is adjacent, which the slots of a ring are not, only what is in one
         inside = 0 if buffer.ring is None else row_axis(buffer.shape) + 1
         room = product(buffer.shape[inside:]) - count - flat_index(index[inside:], buffer.shape[inside:])
-        held = facts.nonnegative(room) if inside < max(len(index), 1) else None
+        held = conditions.nonnegative(room) if inside < max(len(index), 1) else None
         yield index[-1] if index else 0, room, f"+ {count} lanes inside", held

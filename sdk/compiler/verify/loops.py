@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from sdk.compiler.analysis.facts import Facts, facts_of, value_range
+from sdk.compiler.analysis.path_conditions import PathConditions, conditions_of, value_range
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -48,7 +48,7 @@ class _Env:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     lets: dict[str, ValueExpr] = field(default_factory=dict)
     unrolled: frozenset[Var] = frozenset()
-    facts: Facts = field(default_factory=Facts)
+    conditions: PathConditions = field(default_factory=PathConditions)
 
     def child(self) -> _Env:
         return replace(self, dims=dict(self.dims), buffers=dict(self.buffers), lets=dict(self.lets))
@@ -107,7 +107,7 @@ class _Checker:
         self.dim(rows.extent, env)
         for var, lo in ((rows.lo, 0), (rows.hi, rows.lo.expr)):
             self._declare(var, env)
-            env.facts = env.facts.with_range(var, lo, rows.extent + 1)
+            env.conditions = env.conditions.with_range(var, lo, rows.extent + 1)
 
     def _buffer(self, buffer: Buffer, env: _Env) -> None:
         name = f"buffer %{buffer.name}"
@@ -115,7 +115,7 @@ class _Checker:
             self.error(f"{name} is declared twice")
         for dim in buffer.shape:
             self.dim(dim, env)
-            if env.facts.nonnegative(dim) is not True:
+            if env.conditions.nonnegative(dim) is not True:
                 self.error(f"{name} has the extent {print_dim(dim)}, which may be negative")
         if buffer.ring is not None and (buffer.ring < 1 or not buffer.shape):
             self.error(f"{name} is a ring of {buffer.ring} rows")
@@ -197,7 +197,7 @@ class _Checker:
         if stmt.kind == "bind" and not stmt.axis:
             self.error("the loop is bound to no hardware axis")
         inner = env.child()
-        inner.facts = env.facts.with_range(var, stmt.lo, stmt.hi)
+        inner.conditions = env.conditions.with_range(var, stmt.lo, stmt.hi)
         self._covers(stmt, env)
         self._declare(var, inner)
         if stmt.kind in ("unroll", "vector"):
@@ -210,9 +210,9 @@ class _Checker:
     def _covers(self, stmt: For, env: _Env) -> None:
         """The variable's own bounds must hold every value that the loop gives it."""
         var = stmt.var
-        above = env.facts.nonnegative(stmt.lo - var.lo)
-        below = env.facts.nonnegative(var.hi - (stmt.hi - 1))
-        single = env.facts.nonnegative(stmt.lo + 1 - stmt.hi)
+        above = env.conditions.nonnegative(stmt.lo - var.lo)
+        below = env.conditions.nonnegative(var.hi - (stmt.hi - 1))
+        single = env.conditions.nonnegative(stmt.lo + 1 - stmt.hi)
         if above is not True or below is not True or (var.multiple != 1 and single is not True):
             text = f"{print_dim(stmt.lo)}..{print_dim(stmt.hi)}"
             self.error(f"the range {text} is not proved inside the bounds {print_bounds(var)} of {var.name}")
@@ -222,7 +222,7 @@ class _Checker:
         for branch, holds in ((stmt.then, True), (stmt.orelse, False)):
             if branch is not None:
                 inner = env.child()
-                inner.facts = env.facts.with_guards(facts_of(stmt.cond, env.lets, holds))
+                inner.conditions = env.conditions.with_guards(conditions_of(stmt.cond, env.lets, holds))
                 self.block(branch, inner)
 
     def _condition(self, cond: ValueExpr, env: _Env) -> None:
@@ -278,8 +278,8 @@ class _Checker:
         cond, first, second = e.args
         self.value(cond, env)
         for arm, holds in ((first, True), (second, False)):
-            guards = facts_of(cond, env.lets, holds)
-            self.value(arm, replace(env, facts=env.facts.with_guards(guards)))
+            guards = conditions_of(cond, env.lets, holds)
+            self.value(arm, replace(env, conditions=env.conditions.with_guards(guards)))
 
     def _access(self, at: Load | Store | Atomic, dtype: DType, env: _Env, exact: bool) -> None:
         count = None if isinstance(at, Atomic) else at.count
@@ -289,6 +289,6 @@ class _Checker:
         if buffer is None:
             self.error(f"buffer %{at.buffer} is not declared here")
             return
-        found = access_errors(buffer, at.index, dtype, exact, env.unrolled, env.facts, count, self.by_parts)
+        found = access_errors(buffer, at.index, dtype, exact, env.unrolled, env.conditions, count, self.by_parts)
         for wrong in found:
             self.error(wrong)

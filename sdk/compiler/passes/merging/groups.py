@@ -47,14 +47,14 @@ def grouped(
     best: list[Group] = []
     low, high = 0.0, float(total)  # what an instruction of code is worth
     for step in range(STEPS):
-        price = high if step == 0 else (low * high) ** 0.5 if low else high / FIRST
-        found = search.at(price)
+        multiplier = high if step == 0 else (low * high) ** 0.5 if low else high / FIRST
+        found = search.at(multiplier)
         if sum(g.all_work for g in found) - total <= limits.all * total:
-            low, best = price, found
+            low, best = multiplier, found
             if step == 0:
                 break
         else:
-            high = price
+            high = multiplier
     return [g for g in best if g.shared is not None and proved(g.functions, g.shared)]
 
 
@@ -78,7 +78,7 @@ class _Search:
         self.known: dict[tuple[str, ...], Group | None] = {}
         self.unlike: list[frozenset[str]] = []  # functions that cannot become one: nor can they with others beside
 
-    def at(self, price: float) -> list[Group]:
+    def at(self, multiplier: float) -> list[Group]:
         """Each function joins the group where that gains most, or begins its own."""
         groups: list[Group] = []
         for one in self.alone:
@@ -89,8 +89,8 @@ class _Search:
                     continue
                 saved = group.code + one.code - made.code
                 lost = max(made.all_work - group.all_work - one.all_work, 0)
-                if saved * price - lost > gain:
-                    best, at, gain = made, k, saved * price - lost
+                if saved * multiplier - lost > gain:
+                    best, at, gain = made, k, saved * multiplier - lost
             groups[at : at + 1] = [best]
         return groups
 

@@ -90,7 +90,7 @@ def _scheduled(rule: FloatPanels, nest: Nest, unit: FloatUnit, separate: bool, f
         vectors = _vectors(s, unit, right, part.acc, panel, rows, reduce)
         if tile.axis == "columns":
             s.bind_rows(panel.outer)
-    for tiles in s.cascade(rows[-1], [tile.rows, *tile.tails]):
+    for tiles in s.tile_tails(rows[-1], [tile.rows, *tile.tails]):
         sums = tiles.in_tail(reduce)
         if fissioned:
             (whole,) = tiles.in_tail([column])

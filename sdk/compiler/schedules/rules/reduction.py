@@ -19,7 +19,7 @@ from sdk.compiler.schedules.trace import Schedule
 __all__ = ["Columns", "Rows", "chain", "column_lanes"]
 
 SHORT: Final = 16  # iterations of loops that are worth no second vector beside each
-WAYS: Final = 4  # vectors that one loop accumulates in: what hides the time an addition takes
+ACCUMULATORS: Final = 4  # vectors that one loop accumulates in: what hides the time an addition takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _accumulate(s: Schedule, name: Loop, lanes: int) -> Schedule:
     """A short run, and one whose terms are dear, needs fewer accumulators."""
     loop = find(s.loops, name)
     dear = any(isinstance(n, Op) and INTRINSICS[n.name].cost is Cost.DEAR for n in walk(loop.body))
-    return s.accumulate(name, lanes, 1 if dear or loop.var.hi + 1 < lanes * WAYS else WAYS)
+    return s.accumulate(name, lanes, 1 if dear or loop.var.hi + 1 < lanes * ACCUMULATORS else ACCUMULATORS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
     inside = list(dict.fromkeys(loops_in(loop.body)))
     if not accs or not inside or any(b.space != "register" or b.shape for b in accs):
         raise ScheduleError("no accumulators in registers")
-    most = max(1, min(WAYS, machine.floats.registers // 4))  # where few, what is read fills them
+    most = max(1, min(ACCUMULATORS, machine.floats.registers // 4))  # where few, what is read fills them
     long = math.prod(trip(s.loops, name) for name in inside) > SHORT
     if machine.part_vectors and isinstance(loop.hi, int) and loop.hi >= lanes and (loop.hi % lanes or not long):
         blocks = s.overlap(column, _block(loop.hi, lanes, most, long))

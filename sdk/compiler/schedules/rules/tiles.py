@@ -62,14 +62,14 @@ def tile_for(
 ) -> Tile:
     """The tile for a product that leaves registers for one row of the right operand and one element of the left;
     ``threads`` may divide it along one of ``axes``."""
-    ways = [
+    candidates = [
         (_time(unit, costs, product, threads, size, vectors, axis), size, vectors, axis)
         for size, vectors in _tiles(unit, costs, product)
         for axis in axes
     ]
-    if not ways:
+    if not candidates:
         raise ScheduleError("no register tile fits")
-    _, rows, vectors, axis = min(ways, key=lambda way: round(way[0], 9))
+    _, rows, vectors, axis = min(candidates, key=lambda candidate: round(candidate[0], 9))
     return Tile(rows, vectors, _tails(costs, rows, vectors), axis)
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.compiler.analysis.facts import facts_of
+from sdk.compiler.analysis.path_conditions import conditions_of
 from sdk.compiler.ir.loops import For, Idx, Load, Loops, Op
 from sdk.compiler.ir.types import F32
 from sdk.compiler.ir.walk import walk
@@ -116,10 +116,11 @@ def _inside(loops: Loops, name: Loop) -> tuple[int, int] | None:
     checked = False
     for node in walk(loop.body):
         if isinstance(node, Op) and node.name in ("lt", "ge") and isinstance(node.args[0], Idx):
-            for fact in facts_of(node, {}):
-                if loop.var not in free_vars(fact):
+            for condition in conditions_of(node, {}):
+                if loop.var not in free_vars(condition):
                     continue
-                held = [k for k in range(loop.var.lo, loop.var.hi + 1) if prove_ge(substitute(fact, {loop.var: k}), 0)]
+                values = range(loop.var.lo, loop.var.hi + 1)
+                held = [k for k in values if prove_ge(substitute(condition, {loop.var: k}), 0)]
                 if not held:
                     raise ScheduleError("no window lies inside the image")
                 checked = True

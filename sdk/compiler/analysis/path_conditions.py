@@ -15,7 +15,7 @@ from sdk.compiler.ir.types import I32, I64
 from sdk.compiler.sym import Dim, Func, Var, dmax, dmin, evaluate_grid, floordiv, free_vars, interval, substitute
 from sdk.compiler.sym.dim import Factor
 
-__all__ = ["Facts", "facts_of", "value_range"]
+__all__ = ["PathConditions", "conditions_of", "value_range"]
 
 GRID_LIMIT: Final = 1 << 18
 _MAKE: Final = {"min": dmin, "max": dmax, "floordiv": floordiv}
@@ -23,21 +23,21 @@ Lets = Mapping[str, ValueExpr]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PathConditions:
     """What holds at a place: ``lo <= var < hi`` for each range (outer first), and guards that are >= 0."""
 
     ranges: tuple[tuple[Var, Dim, Dim], ...] = ()
     guards: tuple[Dim, ...] = ()
     seen: dict[Dim, bool | None] = field(default_factory=dict)
 
-    def with_range(self, var: Var, lo: Dim, hi: Dim) -> Facts:
-        """These facts inside ``for var in lo..hi``."""
-        return Facts((*self.ranges, (var, lo, hi)), self.guards)
+    def with_range(self, var: Var, lo: Dim, hi: Dim) -> PathConditions:
+        """These conditions inside ``for var in lo..hi``."""
+        return PathConditions((*self.ranges, (var, lo, hi)), self.guards)
 
-    def with_guards(self, guards: Iterable[Dim]) -> Facts:
-        """These facts where more dims are known to be >= 0."""
+    def with_guards(self, guards: Iterable[Dim]) -> PathConditions:
+        """These conditions where more dims are known to be >= 0."""
         more = tuple(guards)
-        return Facts(self.ranges, (*self.guards, *more)) if more else self
+        return PathConditions(self.ranges, (*self.guards, *more)) if more else self
 
     def nonnegative(self, dim: Dim) -> bool | None:
         """Is ``dim >= 0`` here? None when it cannot be told."""
@@ -70,8 +70,8 @@ class Facts:
             iterations = hi - lo - 1
             if isinstance(iterations, int):
                 continue
-            for fact in (iterations, *_undivided(iterations)):
-                rest = (dim - times * fact for times in _shares(dim, fact))
+            for condition in (iterations, *_undivided(iterations)):
+                rest = (dim - times * condition for times in _shares(dim, condition))
                 if any(map(self._surely_above, rest)):
                     return True
         return False
@@ -82,9 +82,9 @@ class Facts:
     def _lowest(self, dim: Dim) -> Iterable[Dim]:
         """Lower bounds of ``dim`` with its loop variables put at the end of their range, innermost first."""
         for var, lo, hi in reversed(self.ranges):
-            way = _direction(dim, var)
-            if way:
-                dim = substitute(dim, {var: lo if way > 0 else hi - 1})
+            direction = _direction(dim, var)
+            if direction:
+                dim = substitute(dim, {var: lo if direction > 0 else hi - 1})
                 yield dim
 
     def _exhaust(self, dim: Dim) -> bool | None:
@@ -102,8 +102,8 @@ class Facts:
                 whole &= _learn((guard,), names, known)
         env = _grid(names)
         bad = evaluate_grid(dim, env) < 0
-        for fact in known:
-            bad = bad & (evaluate_grid(fact, env) >= 0)
+        for condition in known:
+            bad = bad & (evaluate_grid(condition, env) >= 0)
         return True if not bad.any() else False if whole else None
 
 
@@ -120,16 +120,16 @@ def _direction(dim: Dim, var: Var) -> int | None:
     """1 if ``dim`` never falls as ``var`` grows, -1 if it never rises, 0 without it, None when unknown."""
     if isinstance(dim, int) or var not in free_vars(dim):
         return 0
-    ways: set[int | None] = set()
+    directions: set[int | None] = set()
     for term, coefficient in dim.terms:
         inside = [(factor, power) for factor, power in term if factor is var or _holds(factor, var)]
         if inside:
             others = [factor for factor, _ in term if factor is not inside[0][0]]
             plain = len(inside) == 1 and inside[0][1] == 1 and all(_never_negative(f) for f in others)
-            way = _factor_direction(inside[0][0], var) if plain else None
-            ways.add(None if way is None else way if coefficient > 0 else -way)
-    ways.discard(0)
-    return ways.pop() if len(ways) == 1 else None if ways else 0
+            direction = _factor_direction(inside[0][0], var) if plain else None
+            directions.add(None if direction is None else direction if coefficient > 0 else -direction)
+    directions.discard(0)
+    return directions.pop() if len(directions) == 1 else None if directions else 0
 
 
 def _never_negative(factor: Factor) -> bool:
@@ -182,15 +182,15 @@ def _points(names: Iterable[Var]) -> int:
     return math.prod((v.hi - v.lo) // v.multiple + 1 for v in names)
 
 
-def _learn(facts: Iterable[Dim], names: set[Var], known: list[Dim]) -> bool:
-    """Adds facts to ``known``, and their variables to ``names``, where the values to try stay few enough;
+def _learn(conditions: Iterable[Dim], names: set[Var], known: list[Dim]) -> bool:
+    """Adds conditions to ``known``, and their variables to ``names``, where the values to try stay few enough;
     whether all of them were."""
     whole = True
-    for fact in facts:
-        more = names | free_vars(fact)
+    for condition in conditions:
+        more = names | free_vars(condition)
         if _points(more) <= GRID_LIMIT:
             names |= more
-            known.append(fact)
+            known.append(condition)
         else:
             whole = False
     return whole
@@ -259,15 +259,15 @@ def _index(value: ValueExpr, lets: Lets) -> Dim | None:
     return None
 
 
-def facts_of(cond: ValueExpr, lets: Lets, holds: bool = True) -> list[Dim]:
+def conditions_of(cond: ValueExpr, lets: Lets, holds: bool = True) -> list[Dim]:
     """Dims that are >= 0 where ``cond`` is true (or false): those that its comparisons of indices state."""
     if isinstance(cond, Ref) and cond.name in lets:
-        return facts_of(lets[cond.name], lets, holds)
+        return conditions_of(lets[cond.name], lets, holds)
     if not isinstance(cond, Op) or len(cond.args) != 2 or cond.dtype.lanes != 1:
         return []
     first, second = cond.args
     if cond.name == ("and" if holds else "or"):
-        return facts_of(first, lets, holds) + facts_of(second, lets, holds)
+        return conditions_of(first, lets, holds) + conditions_of(second, lets, holds)
     a, b = _index(first, lets), _index(second, lets)
     if a is None or b is None:
         return []
