@@ -64,7 +64,7 @@ def test_the_fastest_is_taken_and_told(
     assert (found.gpu, found.on_processor) == ("opencl", frozenset())
     names = ("name", "memory", "arena_limit", "isa")
     choices = {**dict.fromkeys(names), "dims": (), "toolchain": "auto", "threads": 2, "gpu": "auto"}
-    cli.settle(choices, net, host, None)
+    cli.resolve_gpu(choices, net, host, None)
     assert (choices["gpu"], choices["threads"], choices["on_processor"]) == ("opencl", 1, frozenset())
     assert capsys.readouterr().err.startswith("opencl is fastest: the processor 2.8 ms, opencl 1 ms")
     monkeypatch.setitem(TIMES, None, "it crashed")
