@@ -134,8 +134,9 @@ def _trips(s: Schedule, loops: list[Loop]) -> int:
 @dataclass(frozen=True, slots=True)
 class OneChannel:
     """One channel of the result: sums of four neighbouring pixels in registers, what becomes of them in lanes. Rows are
-    staged together, in ``region`` bytes. Up to ``steps`` steps of a sum are written out, and up to ``taps`` taps where
-    pixels are lanes, as in images of one channel. It takes ``least`` multiply-accumulates."""
+    staged together, in ``region`` bytes; where they are longer, windows are gathered, one pixel at a time. Up to
+    ``steps`` steps of a sum are written out, and up to ``taps`` taps where pixels are lanes, as in images of one
+    channel. It takes ``least`` multiply-accumulates."""
 
     least: int
     steps: int
@@ -148,10 +149,10 @@ class OneChannel:
         return nest.is_product("window", "bytes", self.least) and not varies(nest, nest.part.b)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
-        """Sums of four pixels, each of a dot along the reduction.
+        """Sums of four pixels, or of one, each of a dot along the reduction.
 
         Raises:
-            ScheduleError: rows are shorter, or a step does not apply.
+            ScheduleError: there are no rows, or a step does not apply.
         """
         loops, part, dot = nest.loops, nest.part, products_of(machine)
         if len(part.spatial) < 2:
@@ -159,16 +160,29 @@ class OneChannel:
         s, pixel = Schedule(loops), part.spatial[-1]
         if not reads_channels(loops, part) and window_stride(loops, part, pixel.var) == 1:
             return _pixel_lanes(self, s, part, pixel)
-        down, run = list[Loop](), loops_of(part.reduce)
+        down, run, tile = list[Loop](), loops_of(part.reduce), list[Loop]()
+        gathered = False
         if windowed(loops, part):
-            down, run = runs_of(loops, part, pixel)
-            staged_rows(s, part, part.spatial[-2], pixel, self.region)
+            if runs := s.attempt(_runs_of_rows, part, self.region):
+                down, run = runs
+            else:
+                gather_window(s, part, loop_of(pixel), run, word=dot, run=COPY_RUN)
+                gathered = True
         s.pack(part.b, 1, 1)
         sums = [*down, *dots(s, run, dot)]
-        inner = s.overlap(loop_of(pixel), 4).inner
-        (after,) = s.fission(inner, "local")
-        s.vectorize(after).unroll_and_jam(inner, sums)
-        return write_out(s, (*(n for n in sums if trip(s.loops, n) <= self.steps), inner))
+        if not gathered and prove_ge(pixel.hi, 4) is True:
+            tile = [s.overlap(loop_of(pixel), 4).inner]
+            (after,) = s.fission(tile[0], "local")
+            s.vectorize(after).unroll_and_jam(tile[0], sums)
+        return write_out(s, (*(n for n in sums if trip(s.loops, n) <= self.steps), *tile))
+
+
+def _runs_of_rows(s: Schedule, part: Contraction, region: int) -> tuple[list[Loop], list[Loop]]:
+    """Stages rows; the loops over a window in two parts, of which the second ones go along a row."""
+    *_, row, pixel = part.spatial
+    runs = runs_of(s.loops, part, pixel)
+    staged_rows(s, part, row, pixel, region)
+    return runs
 
 
 def _pixel_lanes(rule: OneChannel, s: Schedule, part: Contraction, pixel: For) -> Loops:
