@@ -183,17 +183,20 @@ def reads_channels(loops: Loops, part: Contraction) -> bool:
 
 
 def staged_rows(s: Schedule, part: Contraction, row: For, pixel: For, region: int) -> None:
-    """Stages the rows of the image that some rows of the result read, in ``region`` bytes.
+    """Stages the rows of the image that some rows of the result read, in ``region`` bytes; those of one row of the
+    result also where they take more, but an eighth of the image at most.
 
     Raises:
         ScheduleError: there are too many channels, or pixels of a number known at run time, or a step does not apply.
     """
-    channels = s.loops.param(part.a).buffer.shape[-1]
+    image = s.loops.param(part.a).buffer
+    channels = image.shape[-1]
     if pixel.lo != 0 or not isinstance(pixel.hi, int) or not isinstance(channels, int):
         raise ScheduleError("no number of pixels or channels")
     count = _rows_at_once(region, s.loops, part, (row, pixel), channels)
     lines = s.line_buffer(s.block(loop_of(row), count).outer, part.a)
-    if (lines.buffer.type.max_bytes or region + 1) > region:
+    limit = max(region, (image.type.max_bytes or 0) // 8)
+    if (lines.buffer.type.max_bytes or limit + 1) > limit:
         raise ScheduleError("rows are longer than the region")
     copy_lines(s, lines, channels)
 
