@@ -45,7 +45,7 @@ class Compose:
         assert self.version == catalogue["kotlin"]
         jars = ":".join(str(self.compiler / f"{part}.jar") for part in _PARTS)
         line = ["--sun-misc-unsafe-memory-access=allow", "-XX:TieredStopAtLevel=1", "-cp", jars]
-        line += ["org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-Werror", "-Wextra", "-no-stdlib", "-no-reflect"]
+        line += ["org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-Werror", "-no-stdlib", "-no-reflect"]
         line += ["-jvm-target", "17", "-jdk-home", self.java.parents[1]]
         line += [f"-Xplugin={self.compiler / 'compose-compiler-plugin.jar'}", *more, "-d", out]
         line += ["-cp", ":".join(filter(None, (self.path, beside)))]

@@ -66,7 +66,7 @@ def test_all_kotlin_of_apps_and_their_screens(tmp_path: Path, need_tool) -> None
         code = text.replace(good, bad, 1).replace("package org.acme.digits\n", f"package spoilt{k}\n", 1)
         head = "import org.acme.digits.Demo\nimport org.acme.digits.R\nimport "
         spoilt[-1].write_text(code.replace("import ", head, 1))
-    said = tools.compile(tmp_path / "digits", spoilt, tmp_path / "nothing", str(classes))
+    said = tools.compile(tmp_path / "digits", spoilt, tmp_path / "nothing", str(classes), ["-Wextra"])
     for path, (*_, told) in zip(spoilt, SPOILT, strict=True):
         assert re.search(rf"/{path.name}:\d+:\d+: (error|warning): .*{re.escape(told)}", said), (path, said)
     project, abi = tmp_path / "digits", ABIS[platform.machine()]
