@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,11 @@ class Firefox:
         assert error is None, error
         return result
 
+    def close(self) -> None:
+        """Leaves it."""
+        self._stream.close()
+        self._socket.close()
+
     def get(self, address: str) -> None:
         """Opens a page."""
         self._call("WebDriver:Navigate", {"url": address})
@@ -70,6 +75,7 @@ def firefox(profile: Path) -> Iterator[Firefox]:
                 assert time.monotonic() < end, "Firefox does not begin"
                 assert running.poll() is None, "Firefox ended"
                 time.sleep(0.1)
-            yield Firefox(int((profile / PORT).read_text()))
+            with closing(Firefox(int((profile / PORT).read_text()))) as driven:
+                yield driven
         finally:
             running.kill()

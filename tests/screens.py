@@ -73,6 +73,7 @@ def sources_of(project: Path, package: str) -> list[Path]:
 
 def check_sources(project: Path, package: str) -> Path:
     """What shows the screen of a project, beside it."""
-    out = project.with_name(f"{project.name}-screens.kt")
+    out = project.with_name(f"{project.name}-checks") / "Screens.kt"  # whose name the class has
+    out.parent.mkdir()
     out.write_text((STUBS / "Screens.kt").read_text().replace("PACKAGE", package))
     return out

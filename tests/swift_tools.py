@@ -22,7 +22,7 @@ def swift(package: Path, *words: str, timeout: int = 600) -> str:
         inside.mkdir(exist_ok=True)
         # in namespaces of its own: what is mounted goes with it
         script = f'mount --rbind "{package.parent}" "{inside}" && exec unshare --root="{tree}" '
-        script += f'--wd=/package/{package.name} env HOME=/package PATH=/usr/bin:/bin "$@"'
+        script += f'--wd=/package/{package.name} env HOME=/package PATH=/usr/bin:/bin TMPDIR=/tmp "$@"'
         line = ["unshare", "-m", "-p", "-f", f"--mount-proc={tree / 'proc'}", "sh", "-c", script, "sh", *line]
     done = subprocess.run(line, cwd=package, env=env, capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, f"{' '.join(words)}:\n{done.stdout[-4000:]}\n{done.stderr[-2000:]}"

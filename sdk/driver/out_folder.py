@@ -132,8 +132,9 @@ def _check_places(folder: Path, scratch: Path) -> None:
         place = folder / name
         if place.is_dir() and not place.is_symlink():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
-        if place.parent.exists() and not place.parent.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place.parent))
+        for above in Path(name).parents:
+            if os.path.lexists(folder / above) and not (folder / above).is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder / above))
 
 
 def _check_owner(folder: Path, scratch: Path, aside: Collection[str]) -> None:
@@ -145,7 +146,8 @@ def _check_owner(folder: Path, scratch: Path, aside: Collection[str]) -> None:
     ours = contents_of(folder)
     for name in _names(scratch):
         place = folder / name
-        if not place.exists() or _is_generated(place, ours.get(name)) or (name in ours and name in aside):
+        absent = not os.path.lexists(place)  # a link to what is not there now is somebody's
+        if absent or _is_generated(place, ours.get(name)) or (name in ours and name in aside):
             continue
         if file_digest(scratch / name) != file_digest(place):
             raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def write_project(
         before, edited = contents_of(out), set()
         for name, text in files:
             own = any(fnmatch(name, pattern) for pattern in kind.yours)
-            if own and (out / name).exists() and not force:
+            if own and os.path.lexists(out / name) and not force:  # also a link to what is not there now
                 kept.append(name)
                 continue
             (written if own else generated).append(name)

@@ -182,6 +182,36 @@ def test_something_else_in_the_place_of_a_file(tmp_path: Path, clash: str) -> No
     assert [p.name for p in tmp_path.iterdir()] == [clash]
 
 
+def test_a_file_in_the_place_of_a_folder_of_folders(tmp_path: Path) -> None:
+    """Nothing was moved when that is found, so the folder is as before, and takes a build that has no such folder."""
+
+    def deep(at: Path) -> None:
+        generation(at, "new")
+        (at / "aside" / "model").mkdir(parents=True)
+        (at / "aside" / "model" / "m.c").write_text("edited")
+
+    replace_build(tmp_path, lambda at: generation(at, "old"))
+    (tmp_path / "aside").write_text("mine")
+    before = listing(tmp_path)
+    with pytest.raises(NotADirectoryError):
+        replace_build(tmp_path, deep)
+    assert listing(tmp_path) == before
+    replace_build(tmp_path, lambda at: generation(at, "new"))
+    assert listing(tmp_path)["aside"] == "mine"
+
+
+def test_a_link_to_nothing_is_not_overwritten(tmp_path: Path) -> None:
+    """Such as to a file on a disk that is not there now."""
+    replace_build(tmp_path, lambda at: generation(at, "old"))
+    (tmp_path / "m.c").unlink()
+    (tmp_path / "m.c").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match=r"m\.c is not a file that sdk build made"):
+        replace_build(tmp_path, lambda at: generation(at, "new"))
+    assert (tmp_path / "m.c").is_symlink()
+    replace_build(tmp_path, lambda at: generation(at, "new"), force=True)
+    assert (tmp_path / "m.c").read_text() == "new"
+
+
 def test_two_builds_at_once_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_build(tmp_path, lambda at: generation(at, "old"))
     handle = os.open(tmp_path, os.O_RDONLY)

@@ -23,10 +23,30 @@ static struct {
     int pipelines, waits;
     unsigned copies;
     unsigned created; /* objects, but for sets of descriptors, for which pools have room */
+    int live;         /* objects that were made and not destroyed, but for what goes with its pool */
 } state;
 
 unsigned lying_created(void);
 unsigned lying_copies(void);
+int lying_live(void);
+void lying_again(void);
+
+int lying_live(void)
+{
+    return state.live;
+}
+
+/* Numbers of lies count from here. */
+void lying_again(void)
+{
+    state.pipelines = state.waits = 0;
+}
+
+static int noted(int result)
+{
+    state.live += result == 0;
+    return result;
+}
 
 unsigned lying_copies(void)
 {
@@ -69,7 +89,7 @@ static int lying_version(uint32_t *version)
 static int lying_instance(const vk_instance_info_t *info, const void *how, vk_obj_t *out)
 {
     REAL(state.instance, NULL, "vkCreateInstance", int, (const vk_instance_info_t *, const void *, vk_obj_t *));
-    int result = to(info, how, out);
+    int result = noted(to(info, how, out));
     state.held = *out;
     return result;
 }
@@ -126,7 +146,7 @@ static int lying_memory(vk_obj_t device, const vk_memory_info_t *info, const voi
         return NO_SUCH_HANDLE;
     }
     plain.next = lie("keeps") ? NULL : plain.next;
-    return lie("memory") ? VK_OUT_OF_DEVICE_MEMORY : to(device, &plain, how, out);
+    return lie("memory") ? VK_OUT_OF_DEVICE_MEMORY : noted(to(device, &plain, how, out));
 }
 
 /* Of two types of memory the host sees the second one: both are the real first one. */
@@ -170,7 +190,7 @@ static int lying_pipelines(vk_obj_t device, vk_handle_t cache, uint32_t count, c
         *out = 0u;
         return -3;
     }
-    int result = to(device, cache, count, info, how, out);
+    int result = noted(to(device, cache, count, info, how, out));
     state.wrong = is("kernel", number) ? *out : state.wrong;
     return result;
 }
@@ -180,7 +200,14 @@ static int lying_pipelines(vk_obj_t device, vk_handle_t cache, uint32_t count, c
     static int counted_##name(vk_obj_t device, const void *info, const void *how, vk_handle_t *out)              \
     {                                                                                                            \
         ++state.created;                                                                                         \
-        return real_##name(device, info, how, out);                                                              \
+        return noted(real_##name(device, info, how, out));                                                       \
+    }
+#define DESTROYED(name)                                                                                          \
+    static void (*real_##name)(vk_obj_t, vk_handle_t, const void *);                                             \
+    static void counted_##name(vk_obj_t device, vk_handle_t object, const void *how)                             \
+    {                                                                                                            \
+        state.live -= object != 0u;                                                                              \
+        real_##name(device, object, how);                                                                        \
     }
 COUNTED(vkCreateBuffer)
 COUNTED(vkCreateShaderModule)
@@ -193,12 +220,46 @@ COUNTED(vkCreateQueryPool)
 COUNTED(vkCreateFence)
 COUNTED(vkCreateSemaphore)
 COUNTED(vkCreateEvent)
+DESTROYED(vkDestroyBuffer)
+DESTROYED(vkDestroyShaderModule)
+DESTROYED(vkDestroyDescriptorSetLayout)
+DESTROYED(vkDestroyPipelineLayout)
+DESTROYED(vkDestroyPipelineCache)
+DESTROYED(vkDestroyDescriptorPool)
+DESTROYED(vkDestroyCommandPool)
+DESTROYED(vkDestroyQueryPool)
+DESTROYED(vkDestroyFence)
+DESTROYED(vkDestroySemaphore)
+DESTROYED(vkDestroyEvent)
+DESTROYED(vkDestroyPipeline)
+DESTROYED(vkFreeMemory)
 
 static int (*real_commands)(vk_obj_t, const void *, vk_obj_t *);
 static int counted_commands(vk_obj_t device, const void *info, vk_obj_t *out)
 {
     ++state.created;
     return real_commands(device, info, out);
+}
+
+static int lying_device(vk_obj_t physical, const vk_device_info_t *info, const void *how, vk_obj_t *out)
+{
+    REAL(state.instance, state.held, "vkCreateDevice", int,
+         (vk_obj_t, const vk_device_info_t *, const void *, vk_obj_t *));
+    return noted(to(physical, info, how, out));
+}
+
+/* Of a device or an instance. */
+static void (*real_end[2])(vk_obj_t, const void *);
+static void counted_device_end(vk_obj_t device, const void *how)
+{
+    state.live -= device != NULL;
+    real_end[0](device, how);
+}
+
+static void counted_instance_end(vk_obj_t instance, const void *how)
+{
+    state.live -= instance != NULL;
+    real_end[1](instance, how);
 }
 
 /* These two get the device's function from what was noted when the device was asked for them. */
@@ -277,6 +338,23 @@ static void *lying_device_function(vk_obj_t device, const char *name)
     RETURN_COUNTED(vkCreateFence)
     RETURN_COUNTED(vkCreateSemaphore)
     RETURN_COUNTED(vkCreateEvent)
+    RETURN_COUNTED(vkDestroyBuffer)
+    RETURN_COUNTED(vkDestroyShaderModule)
+    RETURN_COUNTED(vkDestroyDescriptorSetLayout)
+    RETURN_COUNTED(vkDestroyPipelineLayout)
+    RETURN_COUNTED(vkDestroyPipelineCache)
+    RETURN_COUNTED(vkDestroyDescriptorPool)
+    RETURN_COUNTED(vkDestroyCommandPool)
+    RETURN_COUNTED(vkDestroyQueryPool)
+    RETURN_COUNTED(vkDestroyFence)
+    RETURN_COUNTED(vkDestroySemaphore)
+    RETURN_COUNTED(vkDestroyEvent)
+    RETURN_COUNTED(vkDestroyPipeline)
+    RETURN_COUNTED(vkFreeMemory)
+    if (strcmp(name, "vkDestroyDevice") == 0) {
+        memcpy((void *)&real_end[0], &found, sizeof found);
+        return AS_POINTER(counted_device_end);
+    }
     if (strcmp(name, "vkAllocateCommandBuffers") == 0) {
         memcpy((void *)&real_commands, &found, sizeof found);
         return AS_POINTER(counted_commands);
@@ -302,6 +380,13 @@ void *vkGetInstanceProcAddr(vk_obj_t instance, const char *name)
     }
     if (strcmp(name, "vkCreateInstance") == 0) {
         return AS_POINTER(lying_instance);
+    }
+    if (strcmp(name, "vkCreateDevice") == 0) {
+        return AS_POINTER(lying_device);
+    }
+    if (strcmp(name, "vkDestroyInstance") == 0) {
+        memcpy((void *)&real_end[1], &found, sizeof found);
+        return AS_POINTER(counted_instance_end);
     }
     if (strcmp(name, "vkGetPhysicalDeviceProperties2") == 0) {
         return AS_POINTER(lying_properties);

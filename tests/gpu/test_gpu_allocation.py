@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.work import MIXED, STATES, model, objects
+from tests.gpu.work import MIXED, STATES, left, model, objects
 
 KEPT = 8  # sizes whose recordings are kept
 AT = [{"n": n} for n in (5, 5, 70, 70, 5, *range(10, 10 + 2 * KEPT), 5, 70)]
@@ -20,17 +20,33 @@ MODELS: dict[str, tuple[str, list[dict[str, int]], frozenset[int]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keeps what was built of a model of any sizes, for Vulkan, for the tests that want it."""
+    return tmp_path_factory.mktemp("mixed")
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_run_on_vulkan_allocates_nothing(
-    name: str, lying_vulkan: Callable[..., Any], tmp_path: Path
+    name: str, lying_vulkan: Callable[..., Any], tmp_path: Path, folder: Path
 ) -> None:
     """Neither of the host nor of the driver, at sizes that are new either."""
     text, dims, on_processor = MODELS[name]
     options = {"gpu": "vulkan", "on_processor": on_processor}
-    opened, *runs = lying_vulkan("", objects, model(text, tmp_path), tmp_path, dims, options)
+    place = folder if name == "of any sizes" else tmp_path
+    opened, *runs = lying_vulkan("", objects, model(text, place), place, dims, options)
     assert opened[0] > 0
     assert opened[1] > 0
     assert runs == [(0, 0)] * len(dims)
+
+
+def test_what_is_made_on_vulkan_is_destroyed(lying_vulkan: Callable[..., Any], folder: Path) -> None:
+    """Instance, device and all that is of it, whatever fails on the way."""
+    lies = ["", "kernel=2", "build=1", "build=3", "lost=1", "lost=4", "memory", "limits", "types", "apart", "taken"]
+    told = lying_vulkan("", left, model(MIXED, folder), folder, [*lies, "old", ""], AT[:3])
+    assert {lie for lie, opened, held, _ in told if opened and held > 20} >= {"", "kernel=2", "apart", "taken"}
+    assert {lie for lie, opened, *_ in told if not opened} >= {"lost=1", "memory", "old"}
+    assert [lie for lie, _, _, kept in told if kept != 0] == []
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -135,6 +135,23 @@ def objects(path: Path, folder: Path, dims: list[dict[str, int]], options: dict[
     return [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(counts)]
 
 
+def left(path: Path, folder: Path, lies: list[str], counted: list[dict[str, int]]) -> list[tuple[str, bool, int, int]]:
+    """Of each lie: whether the model was opened, how many of the driver's objects there were then, and after it was
+    closed, run at sizes before where it was opened. For a Vulkan driver that lies, which counts."""
+    loader = ctypes.CDLL("libvulkan.so.1")
+    host, found = hosted(path, folder, gpu="vulkan", counted=True), []
+    for lie in lies:
+        os.environ["LIE"] = lie
+        loader.lying_again()
+        opened = host.open() == 0
+        for k, one in enumerate(counted if opened else []):
+            host.run(drawn(host, k, one), one)
+        held = int(loader.lying_live())
+        host.close()
+        found.append((lie, opened, held, int(loader.lying_live())))
+    return found
+
+
 def copies(path: Path, folder: Path, dims: list[dict[str, int]], options: dict[str, Any]):
     """What was said of a model on the device, the bytes that its runs at ``dims`` copied, how often they had the driver
     copy, differences. For a driver that lies, which counts."""

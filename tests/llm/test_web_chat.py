@@ -102,8 +102,7 @@ def test_a_page_talks_as_the_host(package: Path, chat_model: Path, browser: webd
         answered("Hello there")
         first = browser.execute_script(LAST, "#log .model")
         browser.execute_script(ASK, "and more", 0.8, 5)  # the same chat goes on
-        until(browser, "status", "Answering")
-        until(browser, "status", "Ready")
+        until(browser, "status", "Ready")  # which the click took away, at once
         assert browser.execute_script(LAST, "#log .model") != first
         browser.execute_script(ASK, "word " * 300, 0, 20)  # too much is an error that a new chat mends
         until(browser, "error", "E_CONTEXT: there is no room for so many tokens")

@@ -123,7 +123,7 @@ def put_checks(project: Path, name: str, app: App) -> None:
         code = re.sub(rf"\b({'|'.join(filled)})\b", lambda word: filled[word[0]], package + code)
         (project / file).write_text(head + code)
     (readme,) = kotlin_of(project / "README.md")
-    plain, files, _ = kotlin_of(ROOT / "docs" / "android.md")
+    plain, files, *_ = kotlin_of(ROOT / "docs" / "android.md")  # then a GPU and a chat
     context = f"context: {CONTEXT[:-2]}"
     given = [f"{own}: java.nio.ByteBuffer" for own in re.findall(r"([\w`]+) = \1[,)]", readme)]
     pages = [("readme", readme, [*given, *([context] if app.mapped else [])])]

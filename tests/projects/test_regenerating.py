@@ -56,3 +56,19 @@ def test_what_is_newer_is_no_edit(tmp_path: Path) -> None:
     assert run_command([*line, "--memory", "min"]) == 0
     assert contents(tmp_path / "p") != first
     assert not (tmp_path / "p" / "replaced").exists()
+
+
+def test_links_to_what_is_not_there_stay(tmp_path: Path) -> None:
+    """In the place of a file of the user's: kept; of a generated one: refused."""
+    out = tmp_path / "p"
+    line = ["new", "zephyr", str(DIGITS), "--name", "m", *BOARD, "-o", str(out)]
+    assert run_command(line) == 0
+    for name, code in (("prj.conf", 0), ("crosslevel/Kconfig", 2)):
+        kept = (out / name).read_bytes()
+        (out / name).unlink()
+        (out / name).symlink_to(tmp_path / "absent")
+        assert run_command(line) == code
+        assert (out / name).is_symlink()
+        (out / name).unlink()
+        (out / name).write_bytes(kept)
+    assert not (tmp_path / "absent").exists()

@@ -7,6 +7,7 @@ import platform
 import re
 import struct
 import zlib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ SAID = [
     "button Run once", "button Benchmark", "live Nothing has run yet.",
 ]  # fmt: skip
 SIZES = {"390": (780, 1688), "1280": (2560, 1600)}
-# What a screen is spoilt by, and what the compiler says then.
+# What a screen is spoilt by, and what the compiler says then; the last is a warning.
 SPOILT = [
     ("verticalArrangement = ", "verticalArangement = ", "no parameter with name 'verticalArangement' found"),
     ("import androidx.compose.ui.unit.dp\n", "", "unresolved reference 'dp'"),
@@ -66,7 +67,8 @@ def test_all_kotlin_of_apps_and_their_screens(tmp_path: Path, need_tool) -> None
         code = text.replace(good, bad, 1).replace("package org.acme.digits\n", f"package spoilt{k}\n", 1)
         head = "import org.acme.digits.Demo\nimport org.acme.digits.R\nimport "
         spoilt[-1].write_text(code.replace("import ", head, 1))
-    said = tools.compile(tmp_path / "digits", spoilt, tmp_path / "nothing", str(classes))
+    tell = partial(tools.compile, tmp_path / "digits", out=tmp_path / "nothing", beside=str(classes))
+    said = tell(sources=spoilt[:-1]) + tell(sources=spoilt[-1:], more=["-Wextra"])  # errors hide warnings
     for path, (*_, told) in zip(spoilt, SPOILT, strict=True):
         assert re.search(rf"/{path.name}:\d+:\d+: (error|warning): .*{re.escape(told)}", said), (path, said)
     project, abi = tmp_path / "digits", ABIS[platform.machine()]

@@ -28,6 +28,7 @@ import org.jetbrains.skia.Surface
 
 const val SCALE = 2
 const val TARGET = 48 // what a finger hits, in dp
+val BREAKS = Regex("[\\p{Cc}\\u2028\\u2029]+") // what may end a line
 val SIZES = listOf(390 to 844, 1280 to 800)
 
 /** The folder of pictures, the text of the button, a pattern of what is said in the end, and what is typed before. */
@@ -119,7 +120,7 @@ fun all(node: SemanticsNode): List<SemanticsNode> = listOf(node) + node.children
 
 fun text(node: SemanticsNode): String {
     val own = node.config.getOrNull(SemanticsProperties.ContentDescription) ?: node.config.getOrNull(SemanticsProperties.Text)
-    return own.orEmpty().joinToString(" ") { it.toString() }
+    return own.orEmpty().joinToString(" ") { it.toString() }.replace(BREAKS, " ") // each node is a line of what is printed
 }
 
 fun enabled(node: SemanticsNode): Boolean = SemanticsProperties.Disabled !in node.config
