@@ -9,11 +9,11 @@ from sdk.compiler.analysis.unify import unify
 from sdk.compiler.analysis.work import macs
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Copy, Plan, PlanCall, Repeat, in_turns
+from sdk.compiler.ir.plan import Copy, Plan, PlanCall, Repeat, iterated
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.report import plan_summary
-from sdk.compiler.passes.turns import flattened
-from sdk.compiler.passes.unroll_turns import UnrollTurns
+from sdk.compiler.passes.repeats import flattened
+from sdk.compiler.passes.unroll_repeats import UnrollRepeats
 from sdk.compiler.sym import Dim, free_vars, max_value, substitute
 from sdk.driver.built import OpFacts
 
@@ -30,11 +30,11 @@ def _facts(planned: Module, plan: Plan, fused: Module) -> Iterator[OpFacts]:
     if any(isinstance(s, Repeat) and s.carry is not None for s in plan.body):
         flat, _ = flattened(fused, graph)
     else:
-        flat = UnrollTurns().run(fused).graphs[plan.name]
+        flat = UnrollRepeats().run(fused).graphs[plan.name]
     makers = {v.name: node for node in flat.body if isinstance(node, Call) for v in node.outs}
     rows = {row.step: row for row in plan_summary(planned, plan).timeline}
     effects = Effects(planned, plan)
-    for step, (stmt, turns) in enumerate(in_turns(plan), 1):
+    for step, (stmt, iterations) in enumerate(iterated(plan), 1):
         if isinstance(stmt, Copy):
             continue
         made = [name for name, mode in effects.arguments(stmt) if mode != "read"]
@@ -46,8 +46,8 @@ def _facts(planned: Module, plan: Plan, fused: Module) -> Iterator[OpFacts]:
             name=stmt.callee,
             kind=re.sub(r"_\d+(?=_|$)", "", kind),
             source_ops=" + ".join(stmt.ops),
-            macs=_counted(plan, 0 if node is None else turns * _macs(plan, fused, node)),
-            bytes=_counted(plan, turns * _moved(plan, stmt)),
+            macs=_counted(plan, 0 if node is None else iterations * _macs(plan, fused, node)),
+            bytes=_counted(plan, iterations * _moved(plan, stmt)),
             live_bytes=rows[step].live_bytes,
         )
 

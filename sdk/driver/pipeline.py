@@ -40,7 +40,7 @@ from sdk.compiler.passes.recognize import Recognize
 from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
-from sdk.compiler.passes.unroll_turns import UnrollTurns
+from sdk.compiler.passes.unroll_repeats import UnrollRepeats
 from sdk.compiler.sym import max_value
 from sdk.compiler.verify.module import check
 from sdk.compiler.verify.plan import check_plan
@@ -112,7 +112,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         *([InterleaveConstants()] if machine.column_tables else []),
         Cleanup(),
         MemoryAwareScheduling(io=io, align=CACHE_LINE if board.hosted else WORDS),
-        *([] if backend.kernels == "core" else [UnrollTurns()]),
+        *([] if backend.kernels == "core" else [UnrollRepeats()]),
         PlanMemory(
             io=io,
             align=CACHE_LINE if board.hosted else WORDS,

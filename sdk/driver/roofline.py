@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sdk.boards import Board, Fastest
-from sdk.compiler.ir.plan import Plan, PlanCall, in_turns
+from sdk.compiler.ir.plan import Plan, PlanCall, iterated
 from sdk.compiler.sym import evaluate, max_value
 from sdk.driver.dims import check_at
 from sdk.driver.files import read_model_file
@@ -147,11 +147,11 @@ def _work(plans: Compiled, at: Mapping[str, int]) -> list[_Work]:
     for name, facts in op_facts(plans.module, plans.fused).items():
         plan = plans.module.plans[name]
         values = {v: at.get(v.name, v.most) for v in plan.dims}
-        calls = {stmt.index: (stmt, turns) for stmt, turns in in_turns(plan) if isinstance(stmt, PlanCall)}
+        calls = {stmt.index: (stmt, iterations) for stmt, iterations in iterated(plan) if isinstance(stmt, PlanCall)}
         for op in facts:
-            call, turns = calls[op.index]
+            call, iterations = calls[op.index]
             floats, constants = _operands(plan, call)
-            out.append(_Work(evaluate(op.macs, values), floats, constants * turns))
+            out.append(_Work(evaluate(op.macs, values), floats, constants * iterations))
     return out
 
 

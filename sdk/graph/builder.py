@@ -34,18 +34,18 @@ class ModuleBuilder(Shared):
         self.entries[name] = Entry(name, self)
         return self.entries[name]
 
-    def part(self, name: str, turns: int) -> Entry:
-        """A function that entries run ``turns`` times in a row, ``Entry.turns``: it has one output, of the type of its
-        first input, which that is in the next turn. Of ``stack`` and of states with turns each turn has its own. It is
-        compiled once, however many turns there are.
+    def part(self, name: str, iterations: int) -> Entry:
+        """A function that entries run ``iterations`` times in a row, ``Entry.repeat``: it has one output, of the type
+        of its first input, which that is in the next iteration. Of ``stack`` and of states with ``iterations`` each has
+        its own. It is compiled once, however many iterations there are.
 
         Raises:
-            BuildError: the name is taken, or there are fewer than two turns.
+            BuildError: the name is taken, or there are fewer than two iterations.
         """
         self.claim(name, {**self.entries, **self.parts}, "part")
-        if turns < 2:
-            raise BuildError(f"{turns} turns", where=f"part {name}", hint="what runs once is not a part")
-        self.parts[name] = Entry(name, self, turns)
+        if iterations < 2:
+            raise BuildError(f"{iterations} iterations", where=f"part {name}", hint="what runs once is not a part")
+        self.parts[name] = Entry(name, self, iterations)
         return self.parts[name]
 
     def module(self) -> Module:

@@ -41,8 +41,8 @@ class Entry:
     """A function of tensors under construction. Each op of the registry is a method: ``e.softmax(x)``,
     ``e.matmul(a, b, trans_b=True)``, ``e.not_(x)`` where Python keeps the name for itself."""
 
-    def __init__(self, name: str, builder: Shared, turns: int = 1) -> None:
-        self.name, self.builder, self._turns = name, builder, turns
+    def __init__(self, name: str, builder: Shared, iterations: int = 1) -> None:
+        self.name, self.builder, self._iterations = name, builder, iterations
         self._params: list[Value] = []
         self._body: list[Node] = []
         self._outputs: dict[str, Value] = {}
@@ -133,17 +133,17 @@ class Entry:
         self._body.append(Call(outs, "op", callee, values, set_to, source=callee))
         return tuple(Tensor(o, self) for o in outs)
 
-    def turns(self, part: Entry, value: Tensor, *others: Tensor) -> Tensor:
-        """``value`` after all turns of a part, of which each begins with what the one before gave; ``others`` are its
-        further inputs, the same in each.
+    def repeat(self, part: Entry, value: Tensor, *others: Tensor) -> Tensor:
+        """``value`` after all iterations of a part, of which each begins with what the one before gave; ``others`` are
+        its further inputs, the same in each.
 
         Raises:
             BuildError: the part is of another module or runs once, or these are not its inputs.
         """
         given = tuple(map(self._mine, (value, *others)))
         graph = part.graph()
-        where = f"entry {self.name}: turns of {part.name}"
-        if part.builder is not self.builder or part._turns == 1:
+        where = f"entry {self.name}: iterations of {part.name}"
+        if part.builder is not self.builder or part._iterations == 1:
             raise BuildError(f"{part.name} is no part of this module", where=where)
         if [p.type for p in graph.params] != [v.type for v in given]:
             have, want = (", ".join(show(v.type) for v in values) for values in (given, graph.params))
@@ -151,7 +151,7 @@ class Entry:
         if [r.type for r in graph.results] != [value.value.type]:
             raise BuildError("a part has one output, of the type of its first input", where=where)
         out = Value(fresh_name(part.name, self._names), value.value.type)
-        self._body.append(Call((out,), "graph", part.name, given, source=part.name, turns=part._turns))
+        self._body.append(Call((out,), "graph", part.name, given, source=part.name, iterations=part._iterations))
         self._called |= set(graph.dims)
         return Tensor(out, self)
 
@@ -238,7 +238,7 @@ class Entry:
         names |= {name: fresh_name(f"{name}_2", taken) for name in sorted(clash)}
         body = tuple(_renamed(self._body, names))
         results = tuple(replace(v, name=name) for name, v in self._outputs.items())
-        return Graph(self.name, self._dims(body), tuple(self._params), body, results, entry=self._turns == 1)
+        return Graph(self.name, self._dims(body), tuple(self._params), body, results, entry=self._iterations == 1)
 
     def _dims(self, body: tuple[Node, ...]) -> tuple[Var, ...]:
         """The dims that a caller gives, in the order of the module: all but those that the body finds."""

@@ -65,8 +65,8 @@ class Shared:
         return Tensor(Value(name, made.type, const=True), None)
 
     def stack(self, name: str, arrays: Sequence[ArrayLike], dtype: DType | None = None) -> Tensor:
-        """A constant of a part (``ModuleBuilder.part``) that runs in as many turns as there are arrays, all of one
-        shape: of each turn the next one.
+        """A constant of a part (``ModuleBuilder.part``) that runs in as many iterations as there are arrays, all of one
+        shape: of each iteration the next one.
 
         Raises:
             BuildError: the name is taken, there are no arrays, they differ, or the element type is not supported.
@@ -82,7 +82,7 @@ class Shared:
 
     def state(
         self, name: str, dtype: DType, shape: Iterable[Dim], *, init: int | Tensor | None = 0,
-        layout: Literal["plain", "ring"] = "plain", axis: int = 0, turns: int = 1,
+        layout: Literal["plain", "ring"] = "plain", axis: int = 0, iterations: int = 1,
     ) -> StateRef:
         """A tensor that keeps its contents from run to run.
 
@@ -94,7 +94,7 @@ class Shared:
                 only what was written is used: a reset takes no time then.
             layout: "ring" lets rows be written at any position: they lie modulo the extent of ``axis``.
             axis: the axis that ``at`` of ``Entry.write`` counts on.
-            turns: of the part that uses it (``ModuleBuilder.part``): each of its turns has one of its own.
+            iterations: of the part that uses it (``ModuleBuilder.part``): each of its iterations has one of its own.
 
         Raises:
             BuildError: the name is taken, or there is no such axis.
@@ -104,7 +104,7 @@ class Shared:
         if not 0 <= axis < max(type_.rank, 1):
             raise BuildError(f"axis {axis} of a tensor of rank {type_.rank}", where=f"state {name}")
         start = init.value.name if isinstance(init, Tensor) else init
-        self.states[name] = State(name, type_, start, layout, axis, turns)
+        self.states[name] = State(name, type_, start, layout, axis, iterations)
         return StateRef(self.states[name], self)
 
     def _named(self) -> set[str]:

@@ -84,17 +84,17 @@ class _Model:
         self.builder = ModuleBuilder(name)
         self.made: dict[str, Tensor] = {}
         self.runs = runs_of(_kinds(config, weights))
-        self.alike: dict[str, list[str]] = {}  # tensors of the layers that are compiled with that of the first turn
-        of = {k: run for run in self.runs if run.turns > 1 for k in range(run.first, run.first + run.period)}
+        self.alike: dict[str, list[str]] = {}  # tensors of layers that are compiled with that of the first iteration
+        of = {k: run for run in self.runs if run.iterations > 1 for k in range(run.first, run.first + run.period)}
         for name in weights:
             if (k := _layer(name)) in of:
                 self.alike[name] = [f"blk.{at}.{name.split('.', 2)[2]}" for at in of[k].alike(k)]
         self.caches: dict[int, tuple[StateRef, ...]] = {}
         for run in self.runs:
             for k in range(run.first, run.first + run.period):
-                self.caches[k] = tuple(self.states(k, run.turns))
+                self.caches[k] = tuple(self.states(k, run.iterations))
 
-    def states(self, k: int, turns: int) -> Iterator[StateRef]:
+    def states(self, k: int, iterations: int) -> Iterator[StateRef]:
         """The rings of layer k, and as many of the layers that are compiled with it."""
         config, kind = self.config, {"f32": f32, "f16": f16, "int8": i8}[self.sizes.cache]
         kv, size, slots = config.kv_heads, config.head_dim, slots_of(config.layers[k].window, self.sizes)
@@ -104,7 +104,7 @@ class _Model:
         if self.sizes.cache == "int8":
             rings += [(f"{name}_scale{k}", f32, (kv, slots), 1) for name in ("keys", "values")]
         for name, held, shape, axis in rings:
-            yield self.builder.state(name, held, shape, init=None, layout="ring", axis=axis, turns=turns)
+            yield self.builder.state(name, held, shape, init=None, layout="ring", axis=axis, iterations=iterations)
 
     def constant(self, name: str, data: Callable[[], NDArray[np.float32]] | None = None) -> Tensor:
         """A tensor of the checkpoint as f32, or one that is computed."""
@@ -156,16 +156,16 @@ def _kinds(config: Config, weights: Mapping[str, Weight]) -> list[Hashable]:
 
 
 class _Layers:
-    """Layers, as an entry has them or a part. Values are [tokens, width]; ``turns`` are cosines and sines by rope."""
+    """Layers, as an entry has them or a part. Values are [tokens, width]; ``angles`` are cosines and sines by rope."""
 
     def __init__(
-        self, model: _Model, entry: Entry, count: Dim, start: Expr, turns: dict[str, tuple[Tensor, Tensor]]
+        self, model: _Model, entry: Entry, count: Dim, start: Expr, angles: dict[str, tuple[Tensor, Tensor]]
     ) -> None:
         self.model, self.config, self.e = model, model.config, entry
-        self.count, self.start, self.turns = count, start, turns
+        self.count, self.start, self.rotary = count, start, angles
 
     def layers(self, run: Run, x: Tensor) -> Tensor:
-        """What follows x after the first turn of a run."""
+        """What follows x after the first iteration of a run."""
         for k in range(run.first, run.first + run.period):
             x = self.layer(k, x)
         return x
@@ -296,7 +296,7 @@ class _Layers:
         """[tokens, heads, numbers] with each pair out of two halves turned by the angle of its position."""
         if rope is None:
             return x
-        cos, sin = self.turns[repr(rope)]
+        cos, sin = self.rotary[repr(rope)]
         half, heads, rest = rope.dim // 2, x.shape[1], self.config.head_dim - rope.dim
         left, right = (self.cut(x, at, heads, half) for at in (0, half))
         parts = [left * cos - right * sin, right * cos + left * sin]
@@ -315,7 +315,7 @@ class _Whole(_Layers):
         self.ids = entry.input("ids", i32, (count,))
         self.positions = entry.iota(extent=count, start=start, step=1, dtype=i32)
         ropes = {repr(layer.rope): layer.rope for layer in self.config.layers if layer.rope is not None}
-        self.turns |= {key: self.angles(f"rates{k}", rope) for k, (key, rope) in enumerate(ropes.items())}
+        self.rotary |= {key: self.angles(f"rates{k}", rope) for k, (key, rope) in enumerate(ropes.items())}
 
     def run(self, every: bool) -> None:
         """The whole model: logits after each token, or after the last."""
@@ -326,24 +326,24 @@ class _Whole(_Layers):
         if "position_embd.weight" in self.model.weights:
             x = x + e.call("gather", self.model.constant("position_embd.weight"), self.positions, axis=0)
         for run in self.model.runs:
-            x = self.layers(run, x) if run.turns == 1 else self.in_turns(run, x)
+            x = self.layers(run, x) if run.iterations == 1 else self.iterated(run, x)
         if not every and self.count != 1:
             x = e.call("slice", x, begin=(self.count - 1, 0), size=(1, c.hidden_size), strides=(1, 1))
         head = "output" if "output.weight" in self.model.weights else "token_embd"
         e.output("logits", self.capped(self.linear(self.norm(x, "output_norm"), head), c.logit_softcap))
 
-    def in_turns(self, run: Run, x: Tensor) -> Tensor:
-        """What follows x after the layers of a run, which are compiled once for all of its turns."""
-        part = self.model.builder.part(f"{self.e.name}_layers{run.first}", run.turns)
+    def iterated(self, run: Run, x: Tensor) -> Tensor:
+        """What follows x after the layers of a run, which are compiled once for all of its iterations."""
+        part = self.model.builder.part(f"{self.e.name}_layers{run.first}", run.iterations)
         inner = part.input("x", f32, x.shape)
         used = {repr(layer.rope) for layer in self.config.layers[run.first : run.first + run.period] if layer.rope}
-        given = {key: both for key, both in self.turns.items() if key in used}
-        turns = {
+        given = {key: both for key, both in self.rotary.items() if key in used}
+        rotary = {
             key: (part.input(f"cos{k}", f32, cos.shape), part.input(f"sin{k}", f32, sin.shape))
             for k, (key, (cos, sin)) in enumerate(given.items())
         }
-        part.output("y", _Layers(self.model, part, self.count, self.start, turns).layers(run, inner))
-        return self.e.turns(part, x, *(tensor for both in given.values() for tensor in both))
+        part.output("y", _Layers(self.model, part, self.count, self.start, rotary).layers(run, inner))
+        return self.e.repeat(part, x, *(tensor for both in given.values() for tensor in both))
 
     def rows(self, name: str) -> Tensor:
         """The rows of a matrix that the tokens name, as f32."""

@@ -10,15 +10,16 @@ __all__ = ["Run", "runs_of"]
 
 @dataclass(frozen=True)
 class Run:
-    """``turns`` times ``period`` layers from ``first`` on: of each turn the layer at one place is like the others'."""
+    """``iterations`` times ``period`` layers from ``first`` on: the layer at one place of each
+    iteration is like the others'."""
 
     first: int
     period: int
-    turns: int
+    iterations: int
 
     def alike(self, layer: int) -> tuple[int, ...]:
-        """The layers that one of the first turn stands for, itself the first."""
-        return tuple(range(layer, layer + self.period * self.turns, self.period))
+        """The layers that one of the first iteration stands for, itself the first."""
+        return tuple(range(layer, layer + self.period * self.iterations, self.period))
 
 
 def runs_of(kinds: Sequence[Hashable]) -> tuple[Run, ...]:
@@ -28,13 +29,13 @@ def runs_of(kinds: Sequence[Hashable]) -> tuple[Run, ...]:
     for first in reversed(range(count)):
         found = []
         for period in range(1, count - first + 1):
-            turn = kinds[first : first + period]
-            after, turns = first + period, 1
+            iteration = kinds[first : first + period]
+            after, iterations = first + period, 1
             while True:
                 layers, runs, rest = best[after]
-                found.append((layers + period, runs + 1, (Run(first, period, turns), *rest)))
-                if kinds[after : after + period] != turn:
+                found.append((layers + period, runs + 1, (Run(first, period, iterations), *rest)))
+                if kinds[after : after + period] != iteration:
                     break
-                after, turns = after + period, turns + 1
+                after, iterations = after + period, iterations + 1
         best[first] = min(found, key=lambda one: one[:2])
     return best[0][2]

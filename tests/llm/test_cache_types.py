@@ -66,7 +66,7 @@ def test_models_with_each(tmp_path: Path) -> None:
         apart = max(np.abs(found[at] - row).max() for at, row in exact.items()) / largest
         assert apart <= bound, (cache, apart)
         assert (apart == 0) == (cache == "f32")
-        held = sum(state.turns * state.type.nbytes for state in session.module.states.values())
+        held = sum(state.iterations * state.type.nbytes for state in session.module.states.values())
         assert 0 <= needs(checkpoint.config, checkpoint.weights, Sizes(32, 4, cache)).caches - held < 64 * 8
     with pytest.raises(UsageError, match="no caches of 'f64'"):
         build_model(tmp_path / "hf", tmp_path / "out", cache="f64")

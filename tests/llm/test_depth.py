@@ -27,7 +27,7 @@ from sdk.llm.runs import runs_of
 TINY = {"vocab_size": 31, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2,
         "num_key_value_heads": 1, "max_position_embeddings": 40}  # fmt: skip
 WINDOWS = {"head_dim": 8, "sliding_window": 7, "query_pre_attn_scalar": 24}
-PATTERNS: list[tuple[str, dict[str, Any], list[tuple[int, int]]]] = [  # periods and turns of the runs
+PATTERNS: list[tuple[str, dict[str, Any], list[tuple[int, int]]]] = [  # periods and iterations of the runs
     ("Llama", TINY | {"num_hidden_layers": 16}, [(1, 16)]),
     ("Gemma2", TINY | WINDOWS | {"num_hidden_layers": 5}, [(2, 2), (1, 1)]),
     ("Gemma3Text", TINY | WINDOWS | {"num_hidden_layers": 8, "sliding_window_pattern": 3}, [(3, 2), (1, 2)]),
@@ -40,13 +40,13 @@ PATTERNS: list[tuple[str, dict[str, Any], list[tuple[int, int]]]] = [  # periods
 
 
 @pytest.mark.parametrize(("name", "sizes", "runs"), PATTERNS, ids=[name for name, _, _ in PATTERNS])
-def test_layers_in_turns(name: str, sizes: dict[str, Any], runs: list[tuple[int, int]], tmp_path: Path) -> None:
+def test_layers_that_repeat(name: str, sizes: dict[str, Any], runs: list[tuple[int, int]], tmp_path: Path) -> None:
     model = saved(tmp_path, name, **sizes)
     ids = np.random.default_rng(1).integers(0, 31, 30)
     want = logits_of(model, ids)
     session = Interpreted(open_checkpoint(tmp_path), 32, 8)
-    turns = {n.turns for g in session.module.graphs.values() for n in g.body if getattr(n, "turns", 1) != 1}
-    assert turns == {n for _, n in runs if n > 1}
+    nodes = [n for g in session.module.graphs.values() for n in g.body]
+    assert {n.iterations for n in nodes if getattr(n, "iterations", 1) != 1} == {n for _, n in runs if n > 1}
     for position, found in session.by_parts(ids, [5, 8, 1, 1, 8, 1, 6]).items():
         np.testing.assert_allclose(found, want[position], atol=1e-4)
 
@@ -62,7 +62,7 @@ def test_work_does_not_grow_with_layers(tmp_path: Path) -> None:
     arrays of weights, each packed by itself."""
     passes = default_passes(load_board("host"), BuildOptions(threads=2, io="caller", weights="file"))
     calls, kernels, statements, sizes, arenas = {}, {}, {}, {}, {}
-    for layers in (3, 2, 16):  # the first, whose layers have a turn more, fills what is remembered
+    for layers in (3, 2, 16):  # the first, whose layers have an iteration more, fills what is remembered
         module = module_of(tmp_path / str(layers), layers)
         profile = cProfile.Profile()
         made = profile.runcall(lower_module, module, passes)
@@ -87,13 +87,13 @@ def test_work_does_not_grow_with_layers(tmp_path: Path) -> None:
 
 def test_runs_cover_layers_with_as_few_as_there_can_be() -> None:
     rng = random.Random(0)
-    assert {(r.period, r.turns) for r in runs_of("lllllg" * 4 + "ll")} == {(6, 4), (1, 2)}
-    assert [(r.period, r.turns) for r in runs_of("abcccccd")] == [(2, 1), (1, 5), (1, 1)]
+    assert {(r.period, r.iterations) for r in runs_of("lllllg" * 4 + "ll")} == {(6, 4), (1, 2)}
+    assert [(r.period, r.iterations) for r in runs_of("abcccccd")] == [(2, 1), (1, 5), (1, 1)]
     for _ in range(300):
         kinds = [rng.choice("abc"[: rng.randint(1, 3)]) for _ in range(rng.randint(1, 9))]
         runs = runs_of(kinds)
-        assert [r.first for r in runs] == [sum(r.period * r.turns for r in runs[:k]) for k in range(len(runs))]
-        assert sum(r.period * r.turns for r in runs) == len(kinds)
+        assert [r.first for r in runs] == [sum(r.period * r.iterations for r in runs[:k]) for k in range(len(runs))]
+        assert sum(r.period * r.iterations for r in runs) == len(kinds)
         for r in runs:
             for k in range(r.first, r.first + r.period):
                 assert len({kinds[one] for one in r.alike(k)}) == 1

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 import sdk
+from sdk.codegen_c.c99.stmt import emit_loops
+from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler.interp.graph import run_graph
+from sdk.compiler.ir.types import F32, I8, I32, U8, TensorType
 from sdk.compiler.ops import OPS
 from sdk.compiler.ops.group_formats import FORMATS, GROUP
+from sdk.compiler.ops.group_products import products_loops
+from sdk.compiler.schedules.group_panels import Factors, group_panels
 from sdk.errors import BuildError
 from sdk.graph import ModuleBuilder, f32, i64
 from sdk.graph.quantised import group_dense, group_embedding, group_shape
@@ -229,3 +234,22 @@ def test_a_model_of_all_formats(board: str) -> None:
                     assert np.isnan(y[3]).all()
                     y[3] = wanted[3] = 0
                 np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "isa", "asks"),
+    [(1, "avx2", True), (8, "avx2", False), (1, "avxvnni avx2", False), (1, "neon dotprod", False)],
+)
+def test_weights_read_once_are_asked_for_ahead(tokens: int, isa: str, asks: bool) -> None:
+    """Where a token reads each record once; not where tiles of a prompt read it again, nor on cores not measured."""
+    columns, rows, form = 256, 64, FORMATS["Q4_0"]
+    types = [
+        TensorType(I8, (tokens, columns)), TensorType(F32, (tokens, columns // GROUP)),
+        TensorType(I32, (tokens, columns // GROUP)), TensorType(U8, (rows, columns // form.size * form.nbytes)),
+    ]  # fmt: skip
+    nest = products_loops("f", types, [TensorType(F32, (tokens, rows))], {"format": "Q4_0"})
+    factors: Factors = "lane" if "neon" in isa else "word" if "vnni" in isa else "pairs"
+    made = group_panels(nest, 4 if "neon" in isa else 8, factors, 16, (4, 1))
+    lines = [x for x in emit_loops(Unit("m", frozenset(isa.split())), made, {}).text.split("\n") if "m_prefetch(" in x]
+    assert len(lines) == asks
+    assert all("(&w[panel * 2304 + record * 576], 576u, 2048u)" in line for line in lines)

@@ -12,7 +12,7 @@ from sdk.compiler.ir.loops import Buffer
 from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Var, flat_index, floordiv, mod, prove_eq
 
-__all__ = ["Addresses", "Index", "Place"]
+__all__ = ["Addresses", "Index", "Place", "is_mask"]
 
 Index = tuple[Dim, ...]
 
@@ -74,3 +74,8 @@ class Addresses:
     def element(self, place: Place, offset: Dim) -> str:
         """The element so many bytes behind the start of a buffer."""
         return f"{place.c_name}[{self.dims.text(floordiv(offset, place.buffer.dtype.nbytes))}]"
+
+
+def is_mask(type: DType) -> bool:
+    """Whether values are lanes of bool: bytes in memory, the mask of a comparison in a register."""
+    return type.kind == "b" and type.lanes > 1

@@ -70,7 +70,7 @@ class RunPrinter:
         for var, _ in self.plan.places:
             self.scope.declare(var, var.name)
         self.dims = DimPrinter(unit, self._dim_name)
-        self.turns = {s.var for s in self.plan.body if isinstance(s, Repeat)}
+        self.iterations = {s.var for s in self.plan.body if isinstance(s, Repeat)}
         self.used: set[Var] = set()  # the dims that the text has named
         self.lines: list[str] = []
         self.depth = 1
@@ -241,7 +241,7 @@ class RunPrinter:
     def _pointers(self) -> None:
         """A named pointer for every buffer the body uses; constants go by their own names."""
         named = [b for b in self._used() if self.plan.region(b.region).kind != "const"]
-        used = [b for b in named if not self._in_turns(b)]
+        used = [b for b in named if not self._per_iteration(b)]
         for var, value in self._places(v for b in used for v in free_vars(b.offset)):
             self._line(f"const int32_t {self.scope.lookup(var)} = {self.dims.text(value)};")
         bases = {self._base(b) for b in named} | ({"arena"} if self.runs else set())
@@ -258,18 +258,18 @@ class RunPrinter:
             else:
                 self._line(f"{type} *const {name} = {self._cast(type, self._base(b), b.offset)};")
 
-    def _in_turns(self, buffer: PlanBuffer) -> bool:
-        """Whether the buffer is another one in each turn."""
-        return not free_vars(buffer.offset).isdisjoint(self.turns)
+    def _per_iteration(self, buffer: PlanBuffer) -> bool:
+        """Whether the buffer is another one in each iteration."""
+        return not free_vars(buffer.offset).isdisjoint(self.iterations)
 
-    def _pointers_of_turn(self, repeat: Repeat) -> None:
-        """A pointer for what of the constants and states is another one in each turn."""
+    def _pointers_of_iteration(self, repeat: Repeat) -> None:
+        """A pointer for what of the constants and states is another one in each iteration."""
         names = {name for stmt in repeat.body for name in named(stmt)}
-        for b in (b for b in self.plan.buffers if b.name in names and self._in_turns(b)):
+        for b in (b for b in self.plan.buffers if b.name in names and self._per_iteration(b)):
             name, type = self.scope.declare(b.name, b.name), scalar_name(b.type.dtype)
             if self.plan.region(b.region).kind == "const":
                 size = substitute(b.offset, {repeat.var: 1})
-                assert isinstance(size, int)  # bytes from one turn to the next
+                assert isinstance(size, int)  # bytes from one iteration to the next
                 at = f"(size_t){self.scope.lookup(repeat.var)} * {size // b.type.dtype.nbytes}u"
                 self._line(f"const {type} *const {name} = {self.weights.symbols[b.name]} + {at};")
             else:
@@ -336,7 +336,7 @@ class RunPrinter:
         var = self.scope.declare(stmt.var, stmt.var.name)
         self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")
         self.depth += 1
-        self._pointers_of_turn(stmt)
+        self._pointers_of_iteration(stmt)
         self._body(stmt.body)
         self.depth -= 1
         self._line("}")
@@ -469,7 +469,7 @@ class RunPrinter:
                 return self.scope.declare_outer(buffer.name, buffer.name)
         while buffer.role != "const":
             buffer = self.plan.buffer(buffer.alias)
-        return self.scope.lookup(buffer.name) if self._in_turns(buffer) else self.weights.symbols[buffer.name]
+        return self.scope.lookup(buffer.name) if self._per_iteration(buffer) else self.weights.symbols[buffer.name]
 
     def _copy(self, stmt: Copy) -> None:
         dst, src = self.plan.buffer(stmt.dst), self.plan.buffer(stmt.src)

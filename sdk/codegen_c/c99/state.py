@@ -58,14 +58,14 @@ class StatePrinter:
             if any(b.role == "state" and b.name == state.name for b in p.buffers)
         )
         offset = plan.buffer(state.name).offset
-        if state.turns != 1:
-            (turn,) = (v for v in free_vars(offset) if v not in init_dims(self.api.module.states))
+        if state.iterations != 1:
+            (iteration,) = (v for v in free_vars(offset) if v not in init_dims(self.api.module.states))
             self.scope.push()
-            name = self.scope.declare(turn, turn.name)
-            head = f"for (int32_t {name} = 0; {name} < {state.turns}; ++{name}) {{"
+            name = self.scope.declare(iteration, iteration.name)
+            head = f"for (int32_t {name} = 0; {name} < {state.iterations}; ++{name}) {{"
             body = [f"    {line}" for line in self._one(state, offset)]
             self.scope.pop()
-            self.used -= {turn}
+            self.used -= {iteration}
             return [head, *body, "}"]
         return self._one(state, offset)
 

@@ -14,7 +14,8 @@ from sdk.codegen_c.c99.function import CFunction, has_scratch
 from sdk.codegen_c.c99.hoist import invariant_reads
 from sdk.codegen_c.c99.instructions.lookup import instruction_text
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
-from sdk.codegen_c.c99.places import Addresses, Index, Place
+from sdk.codegen_c.c99.places import Addresses, Index, Place, is_mask
+from sdk.codegen_c.c99.prefetch import streamed_record
 from sdk.codegen_c.c99.regions import Regions
 from sdk.codegen_c.c99.samples import Around, Branch, KernelCall
 from sdk.codegen_c.c99.thumb import Memory, Names
@@ -234,6 +235,10 @@ class _Printer:
         var = self.scope.declare(stmt.var, stmt.var.name)
         self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")
         self.depth += 1
+        ahead = self.unit.machine.prefetch
+        if ahead and (record := streamed_record(stmt, self.around, self.loops)):
+            first = self._load(record[0]).text
+            self._line(f"{self.unit.helper('prefetch')}(&{first}, {record[1]}u, {ahead}u);")
         self._inside(stmt, stmt.body)
         if stmt.until is not None:
             for line in (f"if ({self.values.text(stmt.until)}) {{", "    break;", "}"):
@@ -382,7 +387,7 @@ class _Printer:
         if len(types) != 1:
             raise BuildError(f"register buffer {buffer.name} is used as {' and '.join(sorted(map(str, types)))}")
         (element,) = types
-        type = self._mask_type(buffer, element, rest) if _is_mask(element) else self.unit.value_type(element)
+        type = self._mask_type(buffer, element, rest) if is_mask(element) else self.unit.value_type(element)
         if not constant:
             c_name = self.scope.declare(("buffer", buffer.name), buffer.name)
             count = floordiv(product(buffer.shape) * buffer.dtype.lanes, element.lanes)
@@ -439,9 +444,9 @@ class _Printer:
             self._wide_read(stmt.value, [place.scalars[index] for index in parts(stmt)])
             return
         kind = stmt.value.dtype
-        if _is_mask(kind) and place.element is None:
+        if is_mask(kind) and place.element is None:
             kind, value = I8.with_lanes(kind.lanes), self.values.bytes_of(stmt.value)
-        elif _is_mask(kind):
+        elif is_mask(kind):
             value = self.values.mask(stmt.value, self.values.masks[stmt.buffer])
         else:
             value = self.values.assigned(stmt.value)
@@ -460,7 +465,7 @@ class _Printer:
         if (load.buffer, load.index) in self.hoisted:
             return CValue(self.hoisted[load.buffer, load.index], ATOM)
         place = self.places[load.buffer]
-        if _is_mask(load.dtype) and place.element is None:  # bytes of 0 and 1 become masks
+        if is_mask(load.dtype) and place.element is None:  # bytes of 0 and 1 become masks
             signs = self._load(replace(load, dtype=I8.with_lanes(load.dtype.lanes)))
             return CValue(f"-{signs.text}", UNARY)
         if load.count is not None:
@@ -493,8 +498,3 @@ class _Printer:
         element = place.buffer.dtype
         memory = self.unit.vector_type(f"{type}_mem") if masks else self.unit.memory_type(type, element, whole)
         return CValue(f"*({'' if store else 'const '}{memory} *)&{at}", UNARY)
-
-
-def _is_mask(type: DType) -> bool:
-    """Whether values are lanes of bool: bytes in memory, the mask of a comparison in a register."""
-    return type.kind == "b" and type.lanes > 1

@@ -26,7 +26,7 @@ Observer = Callable[[Call, Sequence[Array]], None]  # told of each call of an op
 
 def initial_states(module: Module, dims: Mapping[str, int] | None = None) -> dict[str, Array]:
     """Every state of the module as it is before the first run. Its dims have the values of ``dims``, those that are not
-    there their upper bounds. One with turns has an axis of these before its own.
+    there their upper bounds. One with iterations has an axis of these before its own.
 
     Raises:
         UsageError: a value is outside the bounds of its dim.
@@ -34,12 +34,12 @@ def initial_states(module: Module, dims: Mapping[str, int] | None = None) -> dic
     env = init_values(module, dims)
     out: dict[str, Array] = {}
     for state in module.states.values():
-        turns = (state.turns,) if state.turns != 1 else ()
+        iterations = (state.iterations,) if state.iterations != 1 else ()
         if isinstance(state.init, str):
             data = module.consts[state.init].data
-            out[state.name] = np.array(np.broadcast_to(data, (*turns, *data.shape)))
+            out[state.name] = np.array(np.broadcast_to(data, (*iterations, *data.shape)))
             continue
-        shape = (*turns, *(evaluate(d, env) for d in state.type.shape))
+        shape = (*iterations, *(evaluate(d, env) for d in state.type.shape))
         out[state.name] = np.full(shape, state.init or 0, dtype=state.type.dtype.numpy)
     return out
 
@@ -60,7 +60,9 @@ def init_values(module: Module, dims: Mapping[str, int] | None = None) -> dict[V
 def _held_dims(module: Module, states: Mapping[str, Array]) -> dict[Var, int]:
     """The dims bound at init, as the states tell them."""
     held = [
-        (s.name, s.type.shape, states[s.name].shape[s.turns != 1 :]) for s in module.states.values() if s.name in states
+        (s.name, s.type.shape, states[s.name].shape[s.iterations != 1 :])
+        for s in module.states.values()
+        if s.name in states
     ]
     return bind_shapes(held)
 
@@ -115,12 +117,12 @@ class _Machine:
     values: dict[str, Array]
     states: MutableMapping[str, Array]
     observe: Observer | None = None
-    turn: int = 0
+    iteration: int = 0
 
     def value(self, value: Value) -> Array:
         if value.const:
             stack = self.module.stacks.get(value.name)
-            return np.asarray(self.module.consts[value.name].data if stack is None else stack.arrays[self.turn])
+            return np.asarray(self.module.consts[value.name].data if stack is None else stack.arrays[self.iteration])
         return self.values[value.name]
 
     def define(self, value: Value, array: Array) -> None:
@@ -151,15 +153,15 @@ class _Machine:
                 check_bounds(f"{node.value}", node.var, self.env[node.var])
 
     def state(self, name: str) -> Array:
-        """What a state holds, of this turn."""
-        return self.states[name] if self.module.states[name].turns == 1 else self.states[name][self.turn]
+        """What a state holds, of this iteration."""
+        return self.states[name] if self.module.states[name].iterations == 1 else self.states[name][self.iteration]
 
     def put(self, name: str, value: Array) -> None:
-        """Replaces what a state holds, of this turn."""
-        if self.module.states[name].turns == 1:
+        """Replaces what a state holds, of this iteration."""
+        if self.module.states[name].iterations == 1:
             self.states[name] = value
         else:
-            self.states[name][self.turn] = value
+            self.states[name][self.iteration] = value
 
     def write(self, node: WriteState) -> None:
         """All of a state, or rows of it."""
@@ -229,9 +231,9 @@ class _Machine:
         inputs = {p.name: a for p, a in zip(graph.params, args, strict=True)}
         dims = {v.name: n for v, n in self.env.items()}
         results = _run(self.module, graph, inputs, self.states, dims, self.observe)
-        for turn in range(1, call.turns):
+        for iteration in range(1, call.iterations):
             inputs = {**inputs, graph.params[0].name: results[0]}
-            results = _run(self.module, graph, inputs, self.states, dims, self.observe, turn)
+            results = _run(self.module, graph, inputs, self.states, dims, self.observe, iteration)
         return results
 
 
@@ -242,10 +244,10 @@ def _run(
     states: MutableMapping[str, Array],
     dims: Mapping[str, int],
     observe: Observer | None = None,
-    turn: int = 0,
+    iteration: int = 0,
 ) -> tuple[Array, ...]:
     env = check_inputs(graph, inputs, dims, _held_dims(module, states))
-    machine = _Machine(module, env, dict(inputs), states, observe, turn)
+    machine = _Machine(module, env, dict(inputs), states, observe, iteration)
     for node in graph.body:
         machine.node(node)
     return tuple(machine.value(r).copy() for r in graph.results)

@@ -38,15 +38,15 @@ def initial_states(module: Module, entry: str, dims: Mapping[str, int] | None = 
     for buffer in plan.buffers:
         if buffer.role != "state":
             continue
-        init, turns = module.states[buffer.name].init, module.states[buffer.name].turns
+        init, iterations = module.states[buffer.name].init, module.states[buffer.name].iterations
         if init is None:
             continue
         size = evaluate(buffer.type.nbytes, env)
         width = buffer.type.dtype.nbytes
         fill = np.full(size // width, init, buffer.type.dtype.numpy) if isinstance(init, int) else None
         value = module.consts[str(init)].data if fill is None else fill
-        for turn in range(turns):
-            at = evaluate(buffer.offset, {**env, **{v: turn for v in free_vars(buffer.offset) - env.keys()}})
+        for iteration in range(iterations):
+            at = evaluate(buffer.offset, {**env, **{v: iteration for v in free_vars(buffer.offset) - env.keys()}})
             out[at : at + size] = np.frombuffer(value.tobytes(), dtype=np.uint8)
     return out
 

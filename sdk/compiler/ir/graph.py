@@ -91,8 +91,8 @@ class Call:
 
     ``place`` names where it runs (a core or queue; "" = anywhere). ``replicas`` and ``edge`` say that a called
     graph is instantiated over extents, its edges one-to-one or all-to-all (HPVM, arXiv 1611.00860, section 2).
-    A called graph of one result runs ``turns`` times in a row: that result is the first argument of the next turn.
-    Stacks and states with turns that its body names are another one in each.
+    A called graph of one result runs ``iterations`` times in a row: that result is the first argument of the next
+    iteration. Stacks and states with iterations that its body names are another one in each.
     """
 
     outs: tuple[Value, ...]
@@ -104,7 +104,7 @@ class Call:
     place: str = ""
     replicas: tuple[Dim, ...] = ()
     edge: Edge = "one"
-    turns: int = 1
+    iterations: int = 1
 
     @property
     def out(self) -> Value:

@@ -23,7 +23,7 @@ __all__ = ["STACK_ALIGN", "Const", "Module", "Stack", "Stage", "State", "StateLa
 
 Stage = Literal["imported", "typed", "scheduled", "planned"]
 StateLayout = Literal["plain", "ring", "paged"]
-STACK_ALIGN: Final = 64  # bytes: where the constant of each turn begins
+STACK_ALIGN: Final = 64  # bytes: where the constant of each iteration begins
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +74,8 @@ class Const:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """A constant of a graph that is called in turns, which is another array in each: in turn k ``arrays[k]``. ``type``
-    and ``layout`` are those of every one. No pass mistakes it for a constant whose elements it knows.
+    """A constant of a graph that is called repeatedly, which is another array in each: in iteration k ``arrays[k]``.
+    ``type`` and ``layout`` are those of every one. No pass mistakes it for a constant whose elements it knows.
 
     Equality is by type, layout and bytes.
     """
@@ -90,19 +90,19 @@ class Stack:
         object.__setattr__(self, "arrays", tuple(const.data for const in checked))
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         """How many arrays there are."""
         return len(self.arrays)
 
     @property
     def stride(self) -> int:
-        """Bytes from where the array of one turn begins to where that of the next does."""
+        """Bytes from where the array of one iteration begins to where that of the next does."""
         return -(-self.type.max_bytes // STACK_ALIGN) * STACK_ALIGN
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays as they are stored."""
-        return self.turns * self.stride
+        return self.iterations * self.stride
 
     @cached_property
     def digest(self) -> str:
@@ -112,9 +112,9 @@ class Stack:
             found.update(array.reshape(-1).view(np.uint8).data)
         return found.hexdigest()
 
-    def of_turn(self, turn: int) -> Const:
-        """What it is in one turn."""
-        return Const(f"{self.name}_{turn}", self.type, self.arrays[turn], self.layout)
+    def of_iteration(self, iteration: int) -> Const:
+        """What it is in one iteration."""
+        return Const(f"{self.name}_{iteration}", self.type, self.arrays[iteration], self.layout)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Stack) and self._identity() == other._identity())
@@ -123,7 +123,7 @@ class Stack:
         return hash(self._identity())
 
     def _identity(self) -> tuple[object, ...]:
-        return self.name, self.type, self.layout, self.turns, self.digest
+        return self.name, self.type, self.layout, self.iterations, self.digest
 
 
 def _frozen(data: object) -> bool:
@@ -139,15 +139,15 @@ def _frozen(data: object) -> bool:
 class State:
     """A tensor that survives between runs. ``axis`` is the one of which rows are written, the ring or page axis;
     ``init`` the constant it starts from, or the value of every element; None where what it holds before it is written
-    does not matter, so that nobody clears it. Dims of its type are bound at init. With ``turns`` it is a state of a
-    graph that is called in so many turns, another one in each."""
+    does not matter, so that nobody clears it. Dims of its type are bound at init. With ``iterations`` it is a state of
+    a graph that is called so many times, another one in each."""
 
     name: str
     type: TensorType
     init: str | int | None = 0
     layout: StateLayout = "plain"
     axis: int = 0
-    turns: int = 1
+    iterations: int = 1
 
 
 def init_dims(states: Mapping[str, State]) -> tuple[Var, ...]:

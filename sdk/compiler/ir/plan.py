@@ -24,7 +24,7 @@ __all__ = [
     "Role",
     "Split",
     "Wait",
-    "in_turns",
+    "iterated",
     "named",
     "walk_plan",
 ]
@@ -99,8 +99,8 @@ class Copy:
 class Repeat:
     """``repeat var in lo..hi`` (hi exclusive) of the body, in order.
 
-    With ``carry`` (two buffers at one place) each is a turn: places of the body's constants and states depend on
-    ``var`` and nothing else does; what the second buffer holds at the end of a turn the first holds in the next.
+    With ``carry`` (two buffers at one place) each is an iteration: places of the body's constants and states depend on
+    ``var`` and nothing else does; what the second buffer holds at the end of an iteration the first holds in the next.
     """
 
     var: Var
@@ -197,8 +197,8 @@ def walk_plan(body: tuple[PlanStmt, ...]) -> Iterator[PlanStmt]:
             yield from walk_plan(stmt.body)
 
 
-def in_turns(plan: Plan) -> Iterator[tuple[PlanCall | Copy, int]]:
-    """The calls and copies as ``walk_plan`` has them, each with the turns that it runs in."""
+def iterated(plan: Plan) -> Iterator[tuple[PlanCall | Copy, int]]:
+    """The calls and copies as ``walk_plan`` has them, each with the iterations that it runs in."""
     for stmt in plan.body:
         turned = isinstance(stmt, Repeat) and stmt.carry is not None and isinstance(stmt.hi, int)
         count = stmt.hi if turned and isinstance(stmt, Repeat) and isinstance(stmt.hi, int) else 1

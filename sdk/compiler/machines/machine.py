@@ -95,6 +95,7 @@ class Machine:
     - ``part_vectors``: reading and writing the first lanes of a vector takes few instructions more than all of them.
     - ``high_word``: one instruction adds to the high word of a product.
     - ``column_tables``: so few registers are free in an inner loop that constants of a channel lie in one table.
+    - ``prefetch``: so many bytes ahead code asks memory for weights that it reads once; 0: never.
     - ``assembly``: how hot loops are written as assembly, None where all is C; loops stay rolled in that C.
     - ``rules``: tried in order; the first that applies and raises no ``ScheduleError`` schedules a nest, and where none
       does the plain nest stays.
@@ -114,6 +115,7 @@ class Machine:
     part_vectors: bool = False
     high_word: bool = False
     column_tables: bool = False
+    prefetch: int = 0
     assembly: Assembly | None = None
     candidates: Mapping[Kind, tuple[Choice, ...]] = field(default_factory=dict)
 

@@ -37,6 +37,7 @@ from sdk.compiler.memory.problem import (
     lower_bound,
     overlapping,
 )
+from sdk.compiler.memory.repeats import Repeated, iteration_vars
 from sdk.compiler.memory.rings import RowKernels, stored_bytes
 from sdk.compiler.memory.scaled import Scaled, scaled
 from sdk.compiler.memory.scaled_choice import best_scaled
@@ -47,7 +48,6 @@ from sdk.compiler.memory.storage import Io, Storage, is_view, share_bytes
 from sdk.compiler.memory.stream.repeats import Repeats
 from sdk.compiler.memory.stream.timeline import Bits, Timeline
 from sdk.compiler.memory.stream.weigh import Segment
-from sdk.compiler.memory.turns import Turns, turn_vars
 from sdk.compiler.sym import Dim, Var, dmax, free_vars, max_value, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
@@ -59,17 +59,17 @@ REGIONS = ("arena", "state", "const")
 
 def lay_out(
     module: Module, graph: Graph, io: Io, align: int, threads: int = 1, offsets: Offsets = "fixed",
-    segments: Sequence[Segment] = (), turns: tuple[Turns, ...] = (),
+    segments: Sequence[Segment] = (), iterations: tuple[Repeated, ...] = (),
 ) -> Laid:  # fmt: skip
     """The plan of an entry of a scheduled module for so many threads; offsets are numbers, with each size at its
     maximum over the dims, or "scaled" with the dims. ``segments`` (none: every node whole) say which nodes run row by
-    row; only a graph without dims has any. ``turns`` are the nodes that run in turns; where there are some there are no
-    segments.
+    row; only a graph without dims has any. ``iterations`` are the nodes that run repeatedly; where there are some
+    there are no segments.
 
     Raises:
         BuildError: the graph is not fully lowered, or a size has no bound.
     """
-    return _Layout(module, graph, io, align, threads, offsets, segments, turns).run()
+    return _Layout(module, graph, io, align, threads, offsets, segments, iterations).run()
 
 
 class _Layout:
@@ -77,7 +77,7 @@ class _Layout:
 
     def __init__(
         self, module: Module, graph: Graph, io: Io, align: int, threads: int, offsets: Offsets,
-        segments: Sequence[Segment], turns: tuple[Turns, ...],
+        segments: Sequence[Segment], iterations: tuple[Repeated, ...],
     ) -> None:  # fmt: skip
         self.module, self.graph, self.align, self.io, self.threads = module, graph, align, io, threads
         self.entry_dims = tuple(dict.fromkeys([*graph.dims, *init_dims(module.states)]))
@@ -89,16 +89,16 @@ class _Layout:
         self.dims = {v.name: v for v in (*self.entry_dims, *fresh_dims(graph))}
         self.bound: set[Var] = set(self.entry_dims)  # the dims that have a value here
         self.segments = segments
-        self.begins, self.ends = {t.first: t for t in turns}, {t.last: t for t in turns}
-        self.turn_of = turn_vars(module)
-        self.before: list[PlanStmt] = []  # what stands before the turns at hand
+        self.begins, self.ends = {t.first: t for t in iterations}, {t.last: t for t in iterations}
+        self.iteration_of = iteration_vars(module)
+        self.before: list[PlanStmt] = []  # what stands before the iterations at hand
         self.streamed = {step: s for s in segments if s.flow is not None for step in s.flow.steps}
         self.rings = {value: rows for s in segments for value, rows in s.rings.items()}
         self.ring_of: dict[str, int] = {}  # buffer -> rows kept
         states = {s.name: s.type for s in module.states.values()}
-        self.sharing = share_bytes(graph, module.loops, states, io, self._may_take, turns)
+        self.sharing = share_bytes(graph, module.loops, states, io, self._may_take, iterations)
         if self._floor_meets():
-            self.sharing = share_bytes(graph, module.loops, states, io, self._may_take, turns, meet=False)
+            self.sharing = share_bytes(graph, module.loops, states, io, self._may_take, iterations, meet=False)
         self.kernels = RowKernels(set(module.loops))
         self.calls = count()  # numbers for them
         self.repeat_vars = {v.name for v in (*self.entry_dims, *fresh_dims(graph))}  # and of dims
@@ -112,7 +112,7 @@ class _Layout:
         self.blocks: dict[str, Block] = {}
         self.block_of: dict[str, str] = {}  # buffer in the arena -> its block
         self.used_by: dict[str, Storage | int] = {}  # block -> what it is for, or the step that it is for
-        self.state_at, self.state_bytes = state_offsets(module.states, align, self.turn_of)
+        self.state_at, self.state_bytes = state_offsets(module.states, align, self.iteration_of)
         self.version = {s: s for s in module.states}  # the buffer that holds each state's value now
         self._name_values()
 
@@ -131,7 +131,7 @@ class _Layout:
                 self.names[value.name] = fresh_name(value.name, self.taken)
 
     def _floor_meets(self) -> bool:
-        """Whether values that turns carry are in use at the same time, so that not all of them lie at the bottom."""
+        """Whether values that repeats carry are in use at the same time, so that not all of them lie at the bottom."""
         held = {id(s): s for pair in self.sharing.met for s in map(self.sharing.storage.__getitem__, pair)}.values()
         return any(a.born <= b.last and b.born <= a.last for a, b in combinations(held, 2))
 
@@ -183,7 +183,7 @@ class _Layout:
             self._write(step, node)
 
     def _mark(self, step: int, node: Call) -> None:
-        """Where turns begin, and where they end."""
+        """Where iterations begin, and where they end."""
         (value,), out = node.args, node.out
         source = self.names[self._key(value)]
         if self.sharing.of(value) is self.sharing.of(out):
@@ -196,7 +196,7 @@ class _Layout:
         span = self.ends[step]
         (begun,) = node_outs(self.graph.body[span.first - 1])
         carry = self.names[begun.name], self.names[out.name]
-        var = self.turn_of[span.count]
+        var = self.iteration_of[span.count]
         self.body = [*self.before, Repeat(var, 0, span.count, tuple(self.body), carry)]
 
     def _stream(self, segment: Segment) -> None:
@@ -223,7 +223,7 @@ class _Layout:
                 self._add(PlanBuffer(const.name, const.type, "const", 0, "const"))
         self.const_bytes = sum(c.type.max_bytes for n, c in self.module.consts.items() if n in used)
         for stack in (s for s in self.module.stacks.values() if s.name in used):
-            at = self.turn_of[stack.turns].expr * stack.stride
+            at = self.iteration_of[stack.iterations].expr * stack.stride
             self._add(PlanBuffer(stack.name, stack.type, "const", at, "const"))
             self.const_bytes += stack.nbytes
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from sdk.compiler.analysis.dependence import row_axis
 from sdk.compiler.analysis.instances import specialised
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, RegionKind, Repeat, in_turns, walk_plan
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, RegionKind, Repeat, iterated, walk_plan
 from sdk.compiler.memory.dims_of_run import complete
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.memory.trace import Moment, Trace, trace_plan
@@ -271,9 +271,9 @@ def _timeline(plan: Plan, trace: Trace, names: Mapping[int, str]) -> tuple[Timel
     runs: dict[int, list[Moment]] = {}
     for moment in trace.moments:
         runs.setdefault(moment.step, []).append(moment)
-    around, turns = _repeats(plan), [count for _, count in in_turns(plan)]
+    around, iterations = _repeats(plan), [count for _, count in iterated(plan)]
     rows = (_row(k, s, runs.get(k, []), around[k - 1], names) for k, s in enumerate(trace.steps, 1))
-    return tuple(row if n == 1 else replace(row, runs=n) for row, n in zip(rows, turns, strict=True))
+    return tuple(row if n == 1 else replace(row, runs=n) for row, n in zip(rows, iterations, strict=True))
 
 
 def _row(

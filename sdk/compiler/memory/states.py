@@ -15,11 +15,11 @@ _MAX_STATE_BYTES: Final = (1 << 31) - 1
 
 
 def state_offsets(
-    states: Mapping[str, State], align: int, turns: Mapping[int, Var] | None = None
+    states: Mapping[str, State], align: int, iterations: Mapping[int, Var] | None = None
 ) -> tuple[dict[str, Dim], Dim]:
     """Offsets of all states in the state region, in the order of the module, and the region's bytes: dims of those
-    bound at init. One with turns is there once for each, at places that depend on the number of the turn, for which
-    ``turns`` has a dim by how many there are.
+    bound at init. One with iterations is there once for each, at places that depend on the number of the iteration,
+    for which ``iterations`` has a dim by how many there are.
 
     Raises:
         BuildError: a state of layout paged, or more bytes than 32 bits count.
@@ -32,8 +32,8 @@ def state_offsets(
         to = max(align, state.type.dtype.nbytes)
         first, size = _up(at, to), state.type.nbytes
         stride = _up(size, to)
-        out[state.name] = first if state.turns == 1 else first + (turns or {})[state.turns].expr * stride
-        at = first + stride * (state.turns - 1) + size
+        out[state.name] = first if state.iterations == 1 else first + (iterations or {})[state.iterations].expr * stride
+        at = first + stride * (state.iterations - 1) + size
     maximum = max_value(at)
     if not isinstance(at, int) and (maximum is None or maximum > _MAX_STATE_BYTES):
         raise BuildError(f"states of {at} bytes may not fit 32 bits", hint="give their dims smaller upper bounds")

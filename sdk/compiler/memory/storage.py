@@ -20,7 +20,7 @@ from sdk.compiler.ir.graph import (
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.memory.inplace import may_take_over
-from sdk.compiler.memory.turns import Turns, marks
+from sdk.compiler.memory.repeats import Repeated, marks
 from sdk.compiler.ops.registry import get_op
 from sdk.compiler.sym import prove_eq
 from sdk.errors import BuildError
@@ -63,8 +63,8 @@ class Sharing:
 
     ``alias``: the value whose bytes a view sees or an in-place result takes over. ``direct_reads`` and
     ``direct_writes``: steps of state accesses that need no copy. ``copied_results``: positions in the results
-    that need bytes of their own. ``renames``: views without any difference. ``met``: what a turn begins with and what
-    the one before made, never in use at once, are to lie at one place.
+    that need bytes of their own. ``renames``: views without any difference. ``met``: what an iteration begins with and
+    what the one before made, never in use at once, are to lie at one place.
     """
 
     storage: dict[str, Storage]
@@ -95,7 +95,7 @@ def share_bytes(
     states: Mapping[str, TensorType],
     io: Io,
     takes: Takes | None = None,
-    turns: tuple[Turns, ...] = (),
+    iterations: tuple[Repeated, ...] = (),
     meet: bool = True,
 ) -> Sharing:
     """Decides views, results, state accesses and in-place results of a scheduled graph.
@@ -107,18 +107,18 @@ def share_bytes(
         io: where inputs and outputs live.
         takes: whether the value that step k makes (first name) may have the bytes of an argument that dies there
             (second name); by default where the accesses of the call allow it.
-        turns: the nodes that run in turns.
-        meet: whether what a turn makes of the value that turns carry may lie where that lay, else it is copied there.
+        iterations: the nodes that run repeatedly.
+        meet: whether what an iteration makes of the carried value may lie where that lay, else it is copied there.
 
     Raises:
         BuildError: an op that was not lowered, a call of a graph, or a view whose size cannot be proved.
     """
     out = _views(graph)
-    for span in turns:
+    for span in iterations:
         _kept(out, span)
     _results(graph, out, io)
-    _states(graph, out, loops, states, marks(turns))
-    _take_over(graph, out, loops, takes, turns, meet)
+    _states(graph, out, loops, states, marks(iterations))
+    _take_over(graph, out, loops, takes, iterations, meet)
     return out
 
 
@@ -176,8 +176,8 @@ def _view(out: Sharing, source: Value, value: Value, checked: bool) -> None:
         out.renames.add(value.name)
 
 
-def _kept(out: Sharing, span: Turns) -> None:
-    """What turns find there when they begin stays until the last is done."""
+def _kept(out: Sharing, span: Repeated) -> None:
+    """What iterations find there when they begin stays until the last is done."""
     for storage in out.unique():
         if storage.born < span.first and any(span.first < step <= span.last for step in storage.users):
             storage.users.append(span.last)
@@ -276,14 +276,15 @@ def _replaces(node: Node, new: Storage, old: Storage, loops: Mapping[str, Loops]
 
 
 def _take_over(
-    graph: Graph, out: Sharing, loops: Mapping[str, Loops], takes: Takes | None, turns: Sequence[Turns], meet: bool
+    graph: Graph, out: Sharing, loops: Mapping[str, Loops], takes: Takes | None, iterations: Sequence[Repeated],
+    meet: bool,
 ) -> None:
     """Lets results of calls take the bytes of arguments that die there, where the accesses allow it."""
-    begins, ends = {t.first: t for t in turns}, {t.last: t for t in turns}
-    carried = {goes.name: begun for t in turns if meet for begun, goes in (_carried(graph, t),)}
+    begins, ends = {t.first: t for t in iterations}, {t.last: t for t in iterations}
+    carried = {goes.name: begun for t in iterations if meet for begun, goes in (_carried(graph, t),)}
     for step, node in enumerate(graph.body, 1):
         if step in ends:
-            _next_turn(graph, out, ends[step], meet)
+            _next_iteration(graph, out, ends[step], meet)
             continue
         if not isinstance(node, Call) or node.kind != "loops":
             continue
@@ -304,13 +305,13 @@ def _take_over(
                     break
 
 
-def _carried(graph: Graph, span: Turns) -> tuple[Value, Value]:
-    """What a turn begins with, and what the next one does."""
+def _carried(graph: Graph, span: Repeated) -> tuple[Value, Value]:
+    """What an iteration begins with, and what the next one does."""
     return node_outs(graph.body[span.first - 1])[0], node_args(graph.body[span.last - 1])[0]
 
 
-def _next_turn(graph: Graph, out: Sharing, span: Turns, meet: bool) -> None:
-    """The carried value goes where it was when the turn began: it may be there already, or be made there."""
+def _next_iteration(graph: Graph, out: Sharing, span: Repeated, meet: bool) -> None:
+    """The carried value goes where it was when the iteration began: it may be there already, or be made there."""
     begun, last = _carried(graph, span)
     (then,) = node_outs(graph.body[span.last - 1])
     home, made, new = out.of(begun), out.of(last), out.of(then)

@@ -99,7 +99,7 @@ class _Tracer:
                 case Repeat():
                     lo, hi = evaluate(stmt.lo, self.env), evaluate(stmt.hi, self.env)
                     if stmt.carry is not None:
-                        hi = min(hi, lo + 2)  # all turns use the arenas alike
+                        hi = min(hi, lo + 2)  # all iterations use the arenas alike
                     for k in range(lo, hi):
                         self.env[stmt.var] = k
                         self._body(stmt.body, step)

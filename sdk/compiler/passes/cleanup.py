@@ -101,7 +101,7 @@ def _key(node: Node, version: int) -> object:
     match node:
         case Call():
             reads = version if node.kind == "graph" else 0
-            place = (node.place, node.replicas, node.edge, node.turns, reads)
+            place = (node.place, node.replicas, node.edge, node.iterations, reads)
             return "call", node.kind, node.callee, node.args, _exact(node.attrs), types, place
         case ReadState():
             return "read", node.state, version, types
@@ -121,8 +121,8 @@ def _share_consts(module: Module) -> Module:
     first: dict[object, Const | Stack] = {}
     env: dict[str, str] = {}
     for const in module.constants:
-        turns = const.turns if isinstance(const, Stack) else None
-        same = first.setdefault((const.type, const.layout, turns, const.digest), const)
+        iterations = const.iterations if isinstance(const, Stack) else None
+        same = first.setdefault((const.type, const.layout, iterations, const.digest), const)
         if same is not const:
             env[const.name] = same.name
     if not env or not module.graphs:

@@ -130,7 +130,7 @@ class _Match:
                 return False
             a, b = self.module.consts.get(want.name), self.module.consts.get(have.name)
             if a is None or b is None:
-                return False  # another one in each turn
+                return False  # another one in each iteration
             return (a.type, a.layout, a.digest) == (b.type, b.layout, b.digest)
         if want.name in self.pattern.makers:
             if have.const or have.name not in self.makers:

@@ -39,13 +39,13 @@ __all__ = ["Inline", "inlined"]
 
 @dataclass(frozen=True)
 class Inline:
-    """Puts the body of a graph in the place of each call of it without replicas and turns; graphs that nothing calls
-    any more go, but for entries. Dims that the called graph computes get names of their own at each call."""
+    """Puts the body of a graph in the place of each call of it without replicas and iterations; graphs that nothing
+    calls any more go, but for entries. Dims that the called graph computes get names of their own at each call."""
 
     name = "inline"
 
     def run(self, module: Module) -> Module:
-        """The module whose entries call no graph, but for replicated ones and turns; itself when there is none.
+        """The module whose entries call no graph, but for replicated ones and iterations; itself when there is none.
 
         Raises:
             BuildError: a call does not fit its graph, a graph calls itself, or the nodes would be too many.
@@ -64,7 +64,7 @@ class Inline:
 
 
 def inlined(graph: Graph, callees: Mapping[str, Graph], budget: Budget) -> Graph:
-    """The graph with the nodes of those of ``callees`` that it calls without replicas and turns, which call none.
+    """The graph with the nodes of those of ``callees`` that it calls without replicas and iterations, which call none.
 
     Raises:
         BuildError: a call does not fit its graph, or the nodes would be too many.
@@ -85,7 +85,7 @@ def _callees_first(module: Module) -> tuple[str, ...]:
 
 
 def _inlinable(node: Node) -> bool:
-    return isinstance(node, Call) and node.kind == "graph" and not node.replicas and node.turns == 1
+    return isinstance(node, Call) and node.kind == "graph" and not node.replicas and node.iterations == 1
 
 
 class _Inliner:

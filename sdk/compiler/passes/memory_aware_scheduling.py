@@ -12,7 +12,7 @@ from sdk.compiler.ir.graph import Call, Graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.memory.scheduling import arena_bytes, best_order
 from sdk.compiler.memory.storage import Io
-from sdk.compiler.passes.turns import called_in_turns
+from sdk.compiler.passes.repeats import has_repeats
 
 __all__ = ["MemoryAwareScheduling"]
 
@@ -29,15 +29,15 @@ class MemoryAwareScheduling:
     name = "memory-aware-scheduling"
 
     def run(self, module: Module) -> Module:
-        """The module with its entries in order, and what these call in turns; around turns nothing moves.
+        """The module with its entries in order, and what these call in iterations; around iterations nothing moves.
 
         Raises:
             BuildError: an entry is not fully lowered, or a size has no bound.
         """
         nodes = (n for g in module.graphs.values() for n in g.body)
-        bodies = {n.callee for n in nodes if isinstance(n, Call) and n.turns != 1}
+        bodies = {n.callee for n in nodes if isinstance(n, Call) and n.iterations != 1}
         for graph in module.graphs.values():
-            if not called_in_turns(graph) and (graph.entry or graph.name in bodies):
+            if not has_repeats(graph) and (graph.entry or graph.name in bodies):
                 module = module.with_graph(self._ordered(module, graph))
         return module
 

@@ -16,12 +16,12 @@ from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.memory.laid import Laid
 from sdk.compiler.memory.layout import Offsets, lay_out
 from sdk.compiler.memory.regions import in_pools, parse_pools
+from sdk.compiler.memory.repeats import Repeated
 from sdk.compiler.memory.storage import Io, share_bytes
 from sdk.compiler.memory.stream.net import Net
 from sdk.compiler.memory.stream.segments import Segmenter
 from sdk.compiler.memory.stream.weigh import whole
-from sdk.compiler.memory.turns import Turns
-from sdk.compiler.passes.turns import flattened
+from sdk.compiler.passes.repeats import flattened
 from sdk.errors import BuildError
 
 __all__ = ["PlanMemory"]
@@ -75,15 +75,15 @@ class PlanMemory:
         loops = {name: f for name, f in module.loops.items() if name in called}
         return replace(module, stage="planned", graphs={}, loops=loops, plans=plans)
 
-    def _plan(self, module: Module, graph: Graph, turns: tuple[Turns, ...]) -> Laid:
-        laid = self._one_arena(module, graph, turns)
+    def _plan(self, module: Module, graph: Graph, iterations: tuple[Repeated, ...]) -> Laid:
+        laid = self._one_arena(module, graph, iterations)
         return in_pools(laid, pools) if (pools := parse_pools(self.pools)) else laid
 
-    def _one_arena(self, module: Module, graph: Graph, turns: tuple[Turns, ...]) -> Laid:
-        laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets, turns=turns)
+    def _one_arena(self, module: Module, graph: Graph, iterations: tuple[Repeated, ...]) -> Laid:
+        laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets, iterations=iterations)
         dims = bool(graph.dims or init_dims(module.states) or fresh_dims(graph))
         overlap = self.overlap and self.threads == 1 and not self.pools
-        net = None if dims or turns else self._net(module, graph)
+        net = None if dims or iterations else self._net(module, graph)
         if net is not None and overlap:
             laid = self._overlapped(module, graph, net, laid)
         if self.memory == "time" and (self.limit is None or laid.placement.peak <= self.limit):
@@ -95,7 +95,7 @@ class PlanMemory:
                 # placed, results over their arguments may need more than was estimated
                 laid = self._stream(module, graph, segmenter.apart(), laid)
         if self.limit is not None and laid.placement.peak > self.limit:
-            raise _over(laid, self.limit, dims, bool(turns))
+            raise _over(laid, self.limit, dims, bool(iterations))
         return laid
 
     def _net(self, module: Module, graph: Graph) -> Net:
@@ -149,15 +149,15 @@ def _near(segmenter: Segmenter) -> int:
     return least + least // SLACK
 
 
-def _over(laid: Laid, limit: int, dims: bool, turns: bool) -> BuildError:
-    """``laid`` is the smallest plan; with dims or turns, of whole tensors."""
+def _over(laid: Laid, limit: int, dims: bool, iterations: bool) -> BuildError:
+    """``laid`` is the smallest plan; with dims or iterations, of whole tensors."""
     peak = laid.placement.peak
     largest = sorted(laid.fullest, key=lambda b: (-b.size, b.name))
     shown = ", ".join(f"%{b.name} {b.size:,} B" for b in largest[:TOP])
     more = f" and {len(largest) - TOP} smaller" if len(largest) > TOP else ""
     reason = "no smaller plan was found"
-    if dims or turns:
-        reason = f"tensors {'whose dims a run chooses' if dims else 'of a net with turns'} stay whole"
+    if dims or iterations:
+        reason = f"tensors {'whose dims a run chooses' if dims else 'of a net with iterations'} stay whole"
     return BuildError(
         f"the arena needs {peak:,} B, {peak - limit:,} B more than the limit of {limit:,} B",
         where=f"entry @{laid.plan.name}",

@@ -113,7 +113,7 @@ def _nest(module: Module, name: str, threads: int = 1, compact: bool = False) ->
     packable = {p for k, p in enumerate(reads) if all(call.args[k].const for call in calls)}
     even = {p for k, p in enumerate(reads) if p in packable and all(_even(module, call.args[k]) for call in calls)}
     known = {
-        p: [data for c in calls for data in _elements(module, c.args[k], _turns(module, c))]
+        p: [data for c in calls for data in _elements(module, c.args[k], _iterations(module, c))]
         for k, p in enumerate(reads)
         if p in packable
     }
@@ -132,15 +132,15 @@ def _even(module: Module, arg: Value) -> bool:
     return not any(bool((data == I8.limits[0]).any()) for data in _elements(module, arg, 1))
 
 
-def _turns(module: Module, call: Call) -> int:
-    """In how many turns a call runs as far as its constants tell."""
-    return max((module.stacks[a.name].turns for a in call.args if a.const and a.name in module.stacks), default=1)
+def _iterations(module: Module, call: Call) -> int:
+    """In how many iterations a call runs as far as its constants tell."""
+    return max((module.stacks[a.name].iterations for a in call.args if a.const and a.name in module.stacks), default=1)
 
 
-def _elements(module: Module, arg: Value, turns: int) -> Sequence[NDArray[Any]]:
-    """What a constant holds in each turn."""
+def _elements(module: Module, arg: Value, iterations: int) -> Sequence[NDArray[Any]]:
+    """What a constant holds in each iteration."""
     stack = module.stacks.get(arg.name)
-    return [module.consts[arg.name].data] * turns if stack is None else stack.arrays
+    return [module.consts[arg.name].data] * iterations if stack is None else stack.arrays
 
 
 def _repack(
@@ -186,11 +186,11 @@ def _packed(
 def _arrays(
     module: Module, const: Const | Stack, layout: Layout, named: Mapping[str, Value]
 ) -> tuple[NDArray[np.generic], ...]:
-    """What a constant holds in each turn, packed: in one for all where neither it nor a vector differs by turn."""
-    stacks = [module.stacks[value.name].turns for value in named.values() if value.name in module.stacks]
-    turns = const.turns if isinstance(const, Stack) else max(stacks, default=1)
-    arrays = const.arrays if isinstance(const, Stack) else [const.data] * turns
-    vectors = {name: _elements(module, value, turns) for name, value in named.items()}
+    """What a constant holds in each iteration, packed; one for all where neither it nor a vector differs."""
+    stacks = [module.stacks[value.name].iterations for value in named.values() if value.name in module.stacks]
+    iterations = const.iterations if isinstance(const, Stack) else max(stacks, default=1)
+    arrays = const.arrays if isinstance(const, Stack) else [const.data] * iterations
+    vectors = {name: _elements(module, value, iterations) for name, value in named.items()}
     return tuple(
         pack_array(data, layout, {name: found[k] for name, found in vectors.items()}) for k, data in enumerate(arrays)
     )

@@ -201,8 +201,8 @@ class _Checker:
             self.error("attributes are not in the order of their names, or one is given twice")
         for var in sorted(attr_symbols(node.attrs), key=lambda v: v.name):
             self._symbols((var.expr,), fresh=False)
-        if node.kind != "graph" and (node.replicas or node.edge != "one" or node.turns != 1):
-            self.error("only a call of a graph has replicas, edges and turns")
+        if node.kind != "graph" and (node.replicas or node.edge != "one" or node.iterations != 1):
+            self.error("only a call of a graph has replicas, edges and iterations")
         self._symbols(node.replicas, fresh=False)
         match node.kind:
             case "op":
@@ -279,8 +279,8 @@ class _Checker:
         values = [*node.args, *node.outs]
         formal = [*callee.params, *callee.results]
         pairs = [(str(p), p.type, v.type) for p, v in zip(formal, values, strict=True)]
-        if node.turns != 1 and [p.type for p in callee.params[:1]] != [r.type for r in callee.results]:
-            self.error(f"in turns, the one result of @{node.callee} is its first argument")
+        if node.iterations != 1 and [p.type for p in callee.params[:1]] != [r.type for r in callee.results]:
+            self.error(f"of repeated calls, the one result of @{node.callee} is its first argument")
         brought = [v for v in fresh_dims(callee) if any(d is v.expr for r in callee.results for d in r.type.shape)]
         found = self._unify(node, (*callee.dims, *brought), pairs)
         for var in brought:

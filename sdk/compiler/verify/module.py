@@ -14,7 +14,7 @@ from sdk.compiler.sym import Var, prove_ge
 from sdk.compiler.verify.diagnostic import Diagnostic
 from sdk.compiler.verify.graph import verify_graph
 from sdk.compiler.verify.loops import verify_loops
-from sdk.compiler.verify.turns import verify_turns
+from sdk.compiler.verify.repeats import verify_repeats
 from sdk.errors import BuildError
 
 __all__ = ["check", "verify"]
@@ -98,8 +98,8 @@ def _states(module: Module, report: Report) -> None:
         report(f"module {module.name}", f"the dim {name} has two ranges in the types of states")
     for state in module.states.values():
         where = f"state @{state.name}"
-        if state.turns < 1:
-            report(where, f"of {state.turns} turns")
+        if state.iterations < 1:
+            report(where, f"of {state.iterations} iterations")
         if not 0 <= state.axis < max(state.type.rank, 1):
             report(where, f"its axis {state.axis} is not one of {state.type.rank}")
         elif state.layout == "ring" and prove_ge(state.type.shape[state.axis], 1) is not True:
@@ -133,12 +133,12 @@ def _stage(module: Module, report: Report) -> None:
 def _calls(module: Module, report: Report) -> None:
     """Graphs call each other without cycles: generated code does not recurse."""
     calls: dict[str, set[str]] = {}
-    turns: dict[str, set[int]] = {}
+    iterations: dict[str, set[int]] = {}
     for g in module.graphs.values():
         calls[g.name] = {n.callee for n in g.body if isinstance(n, Call) and n.kind == "graph"}
         for n in g.body:
             if isinstance(n, Call) and n.kind == "graph":
-                turns.setdefault(n.callee, set()).add(n.turns)
+                iterations.setdefault(n.callee, set()).add(n.iterations)
         loops = [module.loops[n.callee] for n in g.body if isinstance(n, Call) and n.callee in module.loops]
         for f in dict.fromkeys(f.name for f in loops if f.instances):
             report(f"graph @{g.name}", f"calls @{f}, which lists the instances that a plan may call")
@@ -147,5 +147,5 @@ def _calls(module: Module, report: Report) -> None:
     except graphlib.CycleError as error:
         report(f"graph @{error.args[1][0]}", f"calls itself: {' -> '.join(error.args[1])}")
     for g in module.graphs.values():
-        for where, message in verify_turns(g, turns.get(g.name, set()) | ({1} if g.entry else set()), module):
+        for where, message in verify_repeats(g, iterations.get(g.name, set()) | ({1} if g.entry else set()), module):
             report(where, message)

@@ -51,13 +51,13 @@ class Statements:
             if not free_vars(region.bytes) <= known:
                 yield f", {region.name}", f"its size {region.bytes} depends on a dim that the run computes"
         for b in self.plan.buffers:
-            in_turns = self.turns if self.regions[b.region].kind in ("const", "state") else set()
-            if not free_vars(b.offset) <= known | in_turns:
+            varying = self.iterations if self.regions[b.region].kind in ("const", "state") else set()
+            if not free_vars(b.offset) <= known | varying:
                 yield f", {b.name}", f"its place {b.offset} depends on a dim that the run computes"
 
     @cached_property
-    def turns(self) -> set[Var]:
-        """The numbers of turns, on which places of constants and states may depend."""
+    def iterations(self) -> set[Var]:
+        """The numbers of iterations, on which places of constants and states may depend."""
         found = {v for b in self.plan.buffers for v in free_vars(b.offset)}
         return found - set(self.plan.dims) - {v for v, _ in self.plan.places} - set(self.plan.fresh)
 
@@ -67,7 +67,8 @@ class Statements:
             where, used = _where(stmt), set(_dims(stmt))
             for name in named(stmt):
                 buffer = self.by_name[name]
-                used |= {v for d in buffer.type.shape for v in free_vars(d)} | free_vars(buffer.offset) & self.turns
+                used |= {v for d in buffer.type.shape for v in free_vars(d)}
+                used |= free_vars(buffer.offset) & self.iterations
             for var in sorted(used - bound, key=lambda v: v.name):
                 yield where, f"the dim {var.name} has no value here"
             if isinstance(stmt, Repeat | Bind) and stmt.var in bound:
@@ -85,17 +86,17 @@ class Statements:
                 bound.add(stmt.var)
 
     def _carry(self, where: str, repeat: Repeat, into: str, last: str) -> Iterator[Finding]:
-        """What a turn begins with lies where the one before ended with it, and the calls of all turns are the same."""
+        """What an iteration begins with lies where the one before ended with it, and calls of all are the same."""
         a, b = self.by_name[into], self.by_name[last]
         if (a.type, a.region, a.ring) != (b.type, b.region, b.ring) or prove_eq(a.offset, b.offset) is not True:
             yield where, f"carries {last} on as {into}, which lies elsewhere or is of another type"
         if repeat.lo != 0 or not isinstance(repeat.hi, int) or repeat.hi < 1:
-            yield where, f"has turns {repeat.lo}..{repeat.hi}"
+            yield where, f"has iterations {repeat.lo}..{repeat.hi}"
         for stmt in repeat.body:
             if not isinstance(stmt, PlanCall | Copy | Check):
-                yield where, f"has a {type(stmt).__name__.lower()} in its turns"
+                yield where, f"has a {type(stmt).__name__.lower()} in its iterations"
             elif repeat.var in _dims(stmt):
-                yield _where(stmt), f"is another call in each turn, {repeat.var.name} tells"
+                yield _where(stmt), f"is another call in each iteration, {repeat.var.name} tells"
 
     def _copy(self, where: str, copy: Copy) -> Iterator[Finding]:
         dst, src = self.by_name[copy.dst], self.by_name[copy.src]

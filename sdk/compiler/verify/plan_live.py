@@ -71,7 +71,7 @@ def above(plan: Plan) -> Iterator[Finding]:
 
 class Live:
     """The groups of buffers of a plan without rows that come and go. Step 0 is before its first statement; what is
-    copied out at the end is all copied in the last step. Turns are there once: what they find stays until they end."""
+    copied out at the end is all copied in the last step. Repeats are there once: what they find stays to their end."""
 
     def __init__(self, plan: Plan, written: set[str]) -> None:
         """``written``: the buffers with contents of their own, any other is a view."""
@@ -79,12 +79,12 @@ class Live:
         self.by_name = {b.name: b for b in plan.buffers}
         self.kinds = {r.name: r.kind for r in plan.regions}
         self.statements: list[PlanStmt] = []
-        self.spans: list[tuple[int, int]] = []  # the steps of turns, first and last
+        self.spans: list[tuple[int, int]] = []  # the steps of iterations, first and last
         for stmt in plan.body:
             if isinstance(stmt, Repeat):
                 self.spans.append((len(self.statements) + 1, len(self.statements) + len(stmt.body)))
             self.statements += stmt.body if isinstance(stmt, Repeat) else (stmt,)
-        self.turns = {s.var for s in plan.body if isinstance(s, Repeat)}
+        self.iterations = {s.var for s in plan.body if isinstance(s, Repeat)}
         self.end = len(self.statements) + 1
         self.below = Below(plan)
 
@@ -129,7 +129,7 @@ class Live:
     def _group(self, members: list[PlanBuffer], first: int, last: int) -> _Group:
         most = max(max_value(stored_type(b.type, b.ring).nbytes) or 0 for b in members)
         offset, size = members[0].offset, self.below.size(members[0])
-        for var in free_vars(offset) & self.turns:  # all turns have theirs
+        for var in free_vars(offset) & self.iterations:  # all iterations have theirs
             apart = substitute(offset, {var: var.hi}) - substitute(offset, {var: 0})
             offset, size = substitute(offset, {var: 0}), size + apart
         return _Group(members[0].name, members[0].region, offset, size, most, first, last)

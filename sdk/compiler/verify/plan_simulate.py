@@ -109,7 +109,7 @@ class _Machine:
                     self.read(stmt.src, 0, self.places[stmt.src].rows)
                     self.write(stmt.dst, 0, self.places[stmt.dst].rows)
                 case Repeat(carry=tuple()):
-                    self.turns(stmt)
+                    self.iterations(stmt)
                 case Repeat():
                     for k in range(evaluate(stmt.lo, self.env), evaluate(stmt.hi, self.env)):
                         self.env[stmt.var] = k
@@ -120,23 +120,23 @@ class _Machine:
                 case Wait() | Bind() | Check():
                     pass  # ``env`` holds to them
 
-    def turns(self, repeat: Repeat) -> None:
-        """Some turns stand for all, which differ in which constants and states they name: the first, the next, which
-        finds what it left, and the last."""
+    def iterations(self, repeat: Repeat) -> None:
+        """Some iterations stand for all, which differ in which constants and states they name: the first, the next,
+        which finds what it left, and the last."""
         assert repeat.carry is not None  # so they are called
         into, last = repeat.carry
         count = evaluate(repeat.hi, self.env)
         placed = [b for b in self.plan.buffers if repeat.var in free_vars(b.offset)]
         states = {b.name for b in placed if b.role == "state"}
         names = {name for stmt in repeat.body for name in named(stmt)}
-        for turn in sorted({0, min(1, count - 1), count - 1}):
-            self.env[repeat.var] = turn
+        for iteration in sorted({0, min(1, count - 1), count - 1}):
+            self.env[repeat.var] = iteration
             self.updated -= names
             self.places |= {b.name: place_of(b, self.env) for b in placed}
             for name in states:
                 self.write(name, 0, self.places[name].rows)
-            if turn and into != last:
-                self.where = f"turn {turn}"
+            if iteration and into != last:
+                self.where = f"iteration {iteration}"
                 self.read(last, 0, self.places[last].rows)
                 self.write(into, 0, self.places[into].rows)
             self.body(repeat.body)

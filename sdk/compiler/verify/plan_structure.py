@@ -42,7 +42,7 @@ class _Structure:
         self.by_name = {b.name: b for b in plan.buffers}
         self.regions = {r.name: r for r in plan.regions}
         self.below = Below(plan)
-        self.turns = {s.var for s in plan.body if isinstance(s, Repeat)}
+        self.iterations = {s.var for s in plan.body if isinstance(s, Repeat)}
 
     def names(self) -> Iterator[Finding]:
         """Every name is there, once."""
@@ -105,21 +105,21 @@ class _Structure:
                     where,
                     f"offset {buffer.offset} in a region aligned to {region.align} is not aligned to {align}",
                 )
-            yield from self._turns_apart(buffer)
+            yield from self._iterations_apart(buffer)
             if buffer.ring is not None and buffer.ring < 1:
                 yield where, f"a ring of {buffer.ring} rows"
             elif buffer.name in written or not self._in_view(buffer):
                 yield from self._inside(buffer, region)
 
-    def _turns_apart(self, buffer: PlanBuffer) -> Iterator[Finding]:
-        """Each turn has bytes of its own."""
-        for var in free_vars(buffer.offset) & self.turns:
+    def _iterations_apart(self, buffer: PlanBuffer) -> Iterator[Finding]:
+        """Each iteration has bytes of its own."""
+        for var in free_vars(buffer.offset) & self.iterations:
             then = substitute(buffer.offset, {var: var.expr + 1})
             if not self.below.holds(buffer.offset + self.below.size(buffer), then):
-                yield f", {buffer.name}", f"not proved to lie apart from itself in the next turn, at {then}"
+                yield f", {buffer.name}", f"not proved to lie apart from itself in the next iteration, at {then}"
 
     def _constant(self, buffer: PlanBuffer) -> Iterator[Finding]:
-        """Each constant has a place of its own, from which on its arrays lie, one for each turn."""
+        """Each constant has a place of its own, from which on its arrays lie, one for each iteration."""
         stack = self.module.stacks.get(buffer.name) if buffer.role == "const" else None
         if buffer.role != "const":
             return
@@ -127,9 +127,10 @@ class _Structure:
             if buffer.offset != 0:
                 yield f", {buffer.name}", f"a constant at {buffer.offset}"
             return
-        turns = [v.expr * stack.stride for v in free_vars(buffer.offset) if (v.lo, v.hi) == (0, stack.turns - 1)]
-        if buffer.offset not in turns:
-            where, apart = f", {buffer.name}", f"its {stack.turns} arrays are {stack.stride} bytes apart"
+        count = stack.iterations
+        places = [v.expr * stack.stride for v in free_vars(buffer.offset) if (v.lo, v.hi) == (0, count - 1)]
+        if buffer.offset not in places:
+            where, apart = f", {buffer.name}", f"its {stack.iterations} arrays are {stack.stride} bytes apart"
             yield where, f"{apart}, its place is {buffer.offset}"
 
     def _in_view(self, buffer: PlanBuffer) -> bool:

@@ -24,10 +24,10 @@ from sdk.compiler.ir.graph import (
 )  # fmt: skip
 from sdk.compiler.ir.module import Const, Module, Stack
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.memory.turns import Turns
+from sdk.compiler.memory.repeats import Repeated
 from sdk.compiler.ops.apart import loops_apart
 from sdk.compiler.ops.registry import get_op
-from sdk.compiler.passes.turns import flattened
+from sdk.compiler.passes.repeats import flattened
 from sdk.compiler.sym import Dim, free_vars, max_value
 from sdk.driver.plots.families import GLUE, family_of
 from sdk.driver.plots.words import dim_text
@@ -175,7 +175,7 @@ def draw_module(module: Module, model: str, format: str = "", unbounded: Collect
     entries = (g for g in module.graphs.values() if g.entry)
     graphs = tuple(_Reader(module, *flattened(module, g), unbounded).drawn() for g in entries)
     states = tuple(_tensor(s.name, s.type) for s in module.states.values())
-    held = sum(s.turns * (max_value(s.type.nbytes) or 0) for s in module.states.values())
+    held = sum(s.iterations * (max_value(s.type.nbytes) or 0) for s in module.states.values())
     return Drawing(model, graphs, states, held, sum(c.nbytes for c in _used(module)), format=format)
 
 
@@ -195,9 +195,11 @@ def _tensor(name: str, type: TensorType) -> Tensor:
 class _Reader:
     """A graph as nodes. ``held`` are the constants behind values that nothing but constants make."""
 
-    def __init__(self, module: Module, graph: Graph, turns: Sequence[Turns], unbounded: Collection[str]) -> None:
+    def __init__(
+        self, module: Module, graph: Graph, iterations: Sequence[Repeated], unbounded: Collection[str]
+    ) -> None:
         self.module, self.graph, self.unbounded = module, graph, unbounded
-        self.turns = {id(node): t.count for t in turns for node in graph.body[t.first - 1 : t.last]}
+        self.iterations = {id(node): t.count for t in iterations for node in graph.body[t.first - 1 : t.last]}
         self.total: Dim = 0  # multiply-accumulates of all nodes
         self.nodes: list[DrawnNode] = []
         self.edges: dict[tuple[int, int, int], None] = {}
@@ -298,7 +300,7 @@ class _Reader:
         behind = frozenset[str]().union(*(self._behind(a) for n in group for a in node_args(n)))
         total: Dim = 0
         for call in calls:
-            total = total + self._macs(call) * self.turns.get(id(call), 1)
+            total = total + self._macs(call) * self.iterations.get(id(call), 1)
         self.total = self.total + total
         family = "state" if states and not calls else family_of(ops, kind)
         return DrawnNode(

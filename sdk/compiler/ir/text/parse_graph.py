@@ -206,8 +206,8 @@ def _call(r: Reader, names: list[str], at: int) -> Call:
     if cursor.accept("edge"):
         cursor.expect("all")
         edge = "all"
-    turns = cursor.integer() if cursor.accept("turns") else 1
-    return Call(outs, kind, callee, args, given, _source(r), place, replicas, edge, turns)
+    iterations = cursor.integer() if cursor.accept("iterations") else 1
+    return Call(outs, kind, callee, args, given, _source(r), place, replicas, edge, iterations)
 
 
 def _check(

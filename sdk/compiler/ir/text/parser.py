@@ -103,13 +103,13 @@ def _read_const(r: Reader, blobs: Mapping[str, bytes]) -> Const | Stack:
     cursor.expect(":")
     type_ = read_type(r)
     layout = read_layout(cursor)
-    turns = cursor.integer() if cursor.accept("turns") else None
+    iterations = cursor.integer() if cursor.accept("iterations") else None
     cursor.expect("=")
     at = cursor.mark
     data = _read_blob(r, type_, blobs) if cursor.accept("blob") else _read_elements(r, type_)
     try:
-        if turns is not None:
-            return Stack(name, type_, tuple(data.reshape(turns, *type_.static_shape)), layout)
+        if iterations is not None:
+            return Stack(name, type_, tuple(data.reshape(iterations, *type_.static_shape)), layout)
         return Const(name, type_, data.reshape(type_.static_shape), layout)
     except (SdkError, ValueError):
         cursor.fail(f"{data.size} elements for the type {type_.dtype}{list(type_.shape)}", at, cursor.mark)
@@ -157,16 +157,16 @@ def _read_state(r: Reader) -> State:
     type_ = read_type(own)
     layout: StateLayout = "plain"
     axis = 0
-    if cursor.text not in ("=", "turns"):
+    if cursor.text not in ("=", "iterations"):
         layout = cast(StateLayout, one_of(cursor, StateLayout, "a layout"))
         cursor.expect("(")
         axis = cursor.integer()
         cursor.expect(")")
-    turns = cursor.integer() if cursor.accept("turns") else 1
+    iterations = cursor.integer() if cursor.accept("iterations") else 1
     cursor.expect("=")
     init: str | int | None = None
     if cursor.text == "any":
         cursor.expect("any")
     else:
         init = cursor.sigil("@", "a constant") if cursor.kind == "sigil" else cursor.integer()
-    return State(name, type_, init, layout, axis, turns)
+    return State(name, type_, init, layout, axis, iterations)

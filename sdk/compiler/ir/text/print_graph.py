@@ -88,4 +88,4 @@ def _call(node: Call, scope: Scope, types: TypePrinter) -> str:
     if node.replicas:
         text += f" replicas{types.index(node.replicas, scope)}"
     text += " edge all" if node.edge == "all" else ""
-    return text + (f" turns {node.turns}" if node.turns != 1 else "")
+    return text + (f" iterations {node.iterations}" if node.iterations != 1 else "")

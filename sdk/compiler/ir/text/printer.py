@@ -56,7 +56,7 @@ def _section(lines: list[str]) -> list[str]:
 
 def _const(const: Const | Stack, types: TypePrinter) -> str:
     text = f"const {sigil_name('@', const.name)}: {types.type(const.type, Scope())}{layout_text(const.layout)}"
-    text += f" turns {const.turns}" if isinstance(const, Stack) else ""
+    text += f" iterations {const.iterations}" if isinstance(const, Stack) else ""
     value = f"blob #{const.digest[:DIGEST_CHARS]}"
     if _is_inline(const):
         value = _literal(np.concatenate([array.reshape(-1) for array in const.arrays]))
@@ -87,7 +87,7 @@ def _state(state: State, types: TypePrinter) -> str:
     text = f"state {sigil_name('@', state.name)}{header}: {types.type(state.type, scope)}"
     if state.layout != "plain" or state.axis:
         text += f" {state.layout}({state.axis})"
-    text += f" turns {state.turns}" if state.turns != 1 else ""
+    text += f" iterations {state.iterations}" if state.iterations != 1 else ""
     if state.init is None:
         return f"{text} = any"
     return f"{text} = {sigil_name('@', state.init) if isinstance(state.init, str) else state.init}"

@@ -1,6 +1,6 @@
-"""Turns one after the other, for what is recorded or listed call by call.
+"""Repeated calls one after the other, for what is recorded or listed call by call.
 
-before: graph @main { %y = graph @layer(%x) turns 2; return %y }; graph @layer { %b = @f(%a, @w); return %b }
+before: graph @main { %y = graph @layer(%x) iterations 2; return %y }; graph @layer { %b = @f(%a, @w); return %b }
 after:  graph @main { %b_0 = @f(%x, @w_0); %b_1 = @f(%b_0, @w_1); return %b_1 }
 """
 
@@ -13,41 +13,42 @@ from sdk.budget import Budget
 from sdk.compiler.ir.graph import Call, Graph, Node, ReadState, Value, WriteState, fresh_name, node_args
 from sdk.compiler.ir.module import Module, State
 from sdk.compiler.passes.inline import inlined
-from sdk.compiler.passes.turns import apart, called_in_turns
+from sdk.compiler.passes.repeats import apart, has_repeats
 
-__all__ = ["UnrollTurns"]
+__all__ = ["UnrollRepeats"]
 
-Names = Mapping[tuple[str, int], str]  # of what is another constant or state in each turn
+Names = Mapping[tuple[str, int], str]  # of what is another constant or state in each iteration
 
 
 @dataclass(frozen=True)
-class UnrollTurns:
-    """Puts the body of a graph that is called in turns in the place of the call, once for each turn, whose stacks and
-    states become constants and states of their own."""
+class UnrollRepeats:
+    """Puts the body of a graph that is called repeatedly in the place of the call, once for each iteration, whose
+    stacks and states become constants and states of their own."""
 
-    name = "unroll-turns"
+    name = "unroll-repeats"
 
     def run(self, module: Module) -> Module:
-        """The module without turns; itself where it has none.
+        """The module without iterations; itself where it has none.
 
         Raises:
             BuildError: a call does not fit its graph, or the nodes would be too many.
         """
-        if not any(map(called_in_turns, module.graphs.values())):
+        if not any(map(has_repeats, module.graphs.values())):
             return module
         taken = {c.name for c in module.constants} | {*module.states}
-        counts = {s.name: s.turns for s in module.stacks.values()} | {s.name: s.turns for s in module.states.values()}
+        counts = {s.name: s.iterations for s in module.stacks.values()}
+        counts |= {s.name: s.iterations for s in module.states.values()}
         names = {
             (name, k): fresh_name(f"{name}_{k}", taken) for name, n in counts.items() if n > 1 for k in range(n)
         }
         consts = dict(module.consts)
         states: dict[str, State] = {}
         for stack in module.stacks.values():
-            made = (replace(stack.of_turn(k), name=names[stack.name, k]) for k in range(stack.turns))
+            made = (replace(stack.of_iteration(k), name=names[stack.name, k]) for k in range(stack.iterations))
             consts |= {const.name: const for const in made}
         for state in module.states.values():
-            own = [names[state.name, k] for k in range(state.turns)] if state.turns > 1 else [state.name]
-            states |= {name: replace(state, name=name, turns=1) for name in own}
+            own = [names[state.name, k] for k in range(state.iterations)] if state.iterations > 1 else [state.name]
+            states |= {name: replace(state, name=name, iterations=1) for name in own}
         graphs = {name: _unrolled(module, g, names) for name, g in module.graphs.items() if g.entry}
         return replace(module, consts=consts, stacks={}, states=states, graphs=graphs)
 
@@ -57,26 +58,26 @@ def _unrolled(module: Module, graph: Graph, names: Names) -> Graph:
     body: list[Node] = []
     called: dict[str, Graph] = {}
     for node in graph.body:
-        if not isinstance(node, Call) or node.turns == 1:
+        if not isinstance(node, Call) or node.iterations == 1:
             body.append(node)
             continue
         value = node.args[0]
-        for k in range(node.turns):
+        for k in range(node.iterations):
             name = f"{node.callee}_{k}"
             if name not in called:
-                called[name] = _of_turn(apart(module.graphs[node.callee], name), k, names)
-            last = k + 1 == node.turns
+                called[name] = _of_iteration(apart(module.graphs[node.callee], name), k, names)
+            last = k + 1 == node.iterations
             out = node.out if last else Value(fresh_name(f"{name}_out", taken), node.out.type)
-            body.append(replace(node, outs=(out,), callee=name, args=(value, *node.args[1:]), turns=1))
+            body.append(replace(node, outs=(out,), callee=name, args=(value, *node.args[1:]), iterations=1))
             value = out
     return inlined(replace(graph, body=tuple(body)), called, Budget())
 
 
-def _of_turn(graph: Graph, turn: int, names: Names) -> Graph:
-    """The graph with the constants and states of one turn."""
+def _of_iteration(graph: Graph, iteration: int, names: Names) -> Graph:
+    """The graph with the constants and states of one iteration."""
 
     def of(value: Value) -> Value:
-        return replace(value, name=names.get((value.name, turn), value.name)) if value.const else value
+        return replace(value, name=names.get((value.name, iteration), value.name)) if value.const else value
 
     def one(node: Node) -> Node:
         if not isinstance(node, Call):
@@ -85,7 +86,7 @@ def _of_turn(graph: Graph, turn: int, names: Names) -> Graph:
         else:
             node = replace(node, args=tuple(map(of, node.args)))
         if isinstance(node, ReadState | WriteState):
-            node = replace(node, state=names.get((node.state, turn), node.state))
+            node = replace(node, state=names.get((node.state, iteration), node.state))
         return node
 
     return replace(graph, body=tuple(map(one, graph.body)), results=tuple(map(of, graph.results)))
