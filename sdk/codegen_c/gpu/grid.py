@@ -10,7 +10,7 @@ from sdk.codegen_c.gpu.scratch import PRIVATE_BYTES, outside
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.analysis.pattern import classify
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops, Param
-from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import allocated, buffers_used, rewrite, substitute_dims, walk
 from sdk.compiler.machines.gpus.gpu import Gpu, Part
 from sdk.compiler.schedules.gpu.axes import joined
 from sdk.compiler.schedules.gpu.cooperative import SHARED_BYTES
@@ -165,8 +165,9 @@ def _local(extents: list[Dim]) -> tuple[int, int, int]:
 
 def _check_private(block: Block) -> None:
     """What a work item declares must be small, and of a size that is known."""
+    buffers = allocated(block)
     for space, most in (("register", PRIVATE_BYTES), ("local", LOCAL_BYTES), ("scratch", PRIVATE_BYTES)):
-        held = [n.buffer for n in walk(block) if isinstance(n, Alloc) and n.buffer.space == space]
+        held = [b for b in buffers if b.space == space]
         sizes = [b.type.nbytes for b in held]
         known = [s for s in sizes if isinstance(s, int)]
         if len(known) < len(sizes) or sum(known) > most:

@@ -14,9 +14,9 @@ from sdk.codegen_c.gpu.live import LIVE, read_live
 from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.codegen_c.spirv.kernel import make_kernel
 from sdk.codegen_c.wgsl.kernel import make_kernel as make_wgsl
-from sdk.compiler.ir.loops import Alloc, Loops
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import DType
-from sdk.compiler.ir.walk import dims_used, walk
+from sdk.compiler.ir.walk import allocated, dims_used, walk
 from sdk.compiler.machines.gpus.lookup import gpu_for
 from sdk.compiler.sym import Var, free_vars
 from sdk.errors import BuildError
@@ -70,8 +70,7 @@ class Code:
     @property
     def local_bytes(self) -> int:
         """What a group shares."""
-        return sum(b.type.max_bytes for b in (n.buffer for n in walk(self.grid.loops.body) if isinstance(n, Alloc))
-                   if b.space == "local")  # fmt: skip
+        return sum(b.type.max_bytes for b in allocated(self.grid.loops.body) if b.space == "local")
 
     @property
     def needs(self) -> int:
@@ -114,7 +113,7 @@ def _opencl(grid: Grid, name: str, aligned: frozenset[str], regions: Regions) ->
 def _vulkan(grid: Grid, name: str, aligned: frozenset[str], regions: Regions) -> Code:
     bindings = _shared([p.buffer.name for p in grid.loops.params], regions)
     kernel = make_kernel(grid.loops, aligned=aligned, bindings=bindings)
-    words = tuple(word for (word,) in struct.iter_unpack("<I", kernel.module))
+    words = struct.unpack(f"<{len(kernel.module) // 4}I", kernel.module)
     own = identifier(f"{name}_{grid.loops.name}")
     return Code(own, grid, words=words, capabilities=kernel.capabilities, bindings=bindings)
 
@@ -217,6 +216,8 @@ def _forms(part: Loops, made: _Made, given: int) -> list[Code]:
 
 def _reading(grid: Grid, made: _Made, given: int) -> Grid:
     """A kernel with the numbers that it reads from memory, as an operand before those of scratch memory."""
+    if not made.live:
+        return grid
     if not {v for d in grid.groups for v in free_vars(d)}.isdisjoint(made.live):
         raise BuildError("a number of work items that is read from memory")
     used = {v for d in dims_used(grid.loops.body) for v in free_vars(d)}

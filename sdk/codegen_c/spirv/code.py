@@ -24,18 +24,19 @@ class Code:
         self.words, self.exact, self.rolled = words, False, False
         self._body: list[int] = []
         self._variables: list[int] = []
-        self._scopes: list[dict[tuple[str | int, ...], int]] = [{}]
+        self._known: dict[tuple[str | int, ...], int] = {}
+        self._scopes: list[list[tuple[str | int, ...]]] = [[]]  # what is known since each block began
 
     # --- values ----------------------------------------------------------------------------------------------
 
     def op(self, name: str, type: int, *operands: int) -> int:
         """The result of a pure instruction."""
         key: tuple[str | int, ...] = (name, type, *operands, int(self.exact))
-        for scope in self._scopes:
-            if key in scope:
-                return scope[key]
-        found = self._scopes[-1][key] = self.words.new()
-        self._put(name, type, found, *operands)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self.words.new()
+            self._scopes[-1].append(key)
+            self._put(name, type, found, *operands)
         return found
 
     def _put(self, name: str, type: int, found: int, *operands: int) -> None:
@@ -80,9 +81,10 @@ class Code:
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
-        self._scopes.append({})
+        self._scopes.append([])
         yield
-        self._scopes.pop()
+        for key in self._scopes.pop():
+            del self._known[key]
 
     def branch(self, cond: int, then: Callable[[], None], orelse: Callable[[], None] | None = None) -> None:
         """Runs one of two blocks."""

@@ -21,7 +21,7 @@ from sdk.codegen_c.spirv.values import Values
 from sdk.codegen_c.spirv.words import BUILTINS, Words
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Eval, For, If, Let, Load, Loops, Stmt, Store
 from sdk.compiler.ir.types import I32, U32
-from sdk.compiler.ir.walk import statements, walk
+from sdk.compiler.ir.walk import allocated, statements, walk
 from sdk.compiler.sym import Dim, free_vars, max_value
 from sdk.errors import BuildError
 
@@ -121,9 +121,8 @@ class Printer:
         self.code.exact = is_exacting(self.loops)
         # unrolled around arrays of an item, the compilers of drivers take minutes for a recurrent layer
         parts = self.memory.parts = _in_parts(self.loops.body)
-        self.code.rolled = any(
-            isinstance(s, Alloc) and s.buffer.shape and s.buffer.name not in parts for s in walk(self.loops.body)
-        )
+        arrays = allocated(self.loops.body)
+        self.code.rolled = any(b.shape and b.name not in parts for b in arrays)
         sizes = (self._fixed("x"), self._fixed("y"), self._fixed("z"))
         x, y, z = (size or usual for size, usual in zip(sizes, self.group, strict=True))
         usual = (x, y, z)
@@ -133,11 +132,11 @@ class Printer:
             self.memory.operand(param, k, push(k))
         for k, var in enumerate(numbers):
             self.values.names[var.name] = ([push(len(self.loops.params) + k)], I32)
-        for stmt in walk(self.loops.body):
-            if isinstance(stmt, Alloc) and stmt.buffer.space == "local":
+        for buffer in arrays:
+            if buffer.space == "local":
                 if any(axis.startswith("global") for axis in self.extents):
-                    raise BuildError(f"the array {stmt.buffer.name} of a group among items that are of none")
-                self.memory.temporary(stmt.buffer)
+                    raise BuildError(f"the array {buffer.name} of a group among items that are of none")
+                self.memory.temporary(buffer)
         self.block(self.loops.body)
         return usual, count
 
@@ -326,7 +325,7 @@ def _steps(block: Block) -> int | None:
 
 def _in_parts(block: Block) -> frozenset[str]:
     """The arrays of an item that are small and only read and written at numbers: variables of their own."""
-    held = {n.buffer.name: n.buffer for n in walk(block) if isinstance(n, Alloc) and n.buffer.space == "register"}
+    held = {b.name: b for b in allocated(block) if b.space == "register"}
     named = {n.buffer for n in walk(block) if isinstance(n, Load | Store | Atomic)
              and not all(isinstance(d, int) for d in n.index)}  # fmt: skip
     return frozenset(

@@ -68,6 +68,7 @@ class Words:
         self._decorations: list[int] = []
         self._globals: list[int] = []
         self._numbers: dict[int, int] = {}
+        self._integers: dict[tuple[int, int], int] = {}
         self._reals: set[int] = set()
         self.interface: list[int] = []
         self.glsl = self.new()
@@ -186,9 +187,13 @@ class Words:
     def number(self, value: int, bits: int = 32) -> int:
         """An integer, modulo ``2**bits``."""
         value &= (1 << bits) - 1
+        known = self._integers.get((value, bits))
+        if known is not None:
+            return known
         parts = [value & 0xFFFFFFFF] if bits == 32 else [value & 0xFFFFFFFF, value >> 32]
         found = self._once("Constant", self.uint(bits), *parts, typed=True)
         self._numbers[found] = value
+        self._integers[value, bits] = found
         return found
 
     def value_of(self, identity: int) -> int | None:

@@ -59,7 +59,7 @@ class DType:
     @property
     def scalar(self) -> DType:
         """The type of one lane."""
-        return replace(self, lanes=1)
+        return self if self.lanes == 1 else _of_lanes(self, 1)
 
     @property
     def is_float(self) -> bool:
@@ -68,7 +68,7 @@ class DType:
 
     def with_lanes(self, lanes: int) -> DType:
         """The same scalar in ``lanes`` lanes."""
-        return replace(self, lanes=lanes)
+        return _of_lanes(self, lanes)
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
@@ -83,6 +83,11 @@ class DType:
         if self.kind == "u":
             return 0, (1 << self.bits) - 1
         return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+
+
+@cache
+def _of_lanes(of: DType, lanes: int) -> DType:
+    return replace(of, lanes=lanes)
 
 
 BOOL: Final = DType("b", 1)

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from operator import is_
 from typing import Any, Final, TypeVar
 
-from sdk.compiler.ir.loops import Atomic, Block, Buffer, For, Idx, If, Load, Stmt, Store
+from sdk.compiler.ir.loops import Alloc, Atomic, Block, Buffer, For, Idx, If, Let, Load, Op, Ref, Stmt, Store
 from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Expr, Var, substitute
 
-__all__ = ["below", "buffers_used", "rename_buffers", "rewrite", "statements", "substitute_dims", "walk"]
+__all__ = [
+    "allocated",
+    "below",
+    "buffers_used",
+    "instantiated",
+    "rename_buffers",
+    "rewrite",
+    "statements",
+    "substitute_dims",
+    "walk",
+]
 
 T = TypeVar("T")
-_FIELDS: dict[type, tuple[str, ...] | None] = {DType: None}  # nothing is below it, and it stands everywhere
-_BELOW: dict[type, tuple[str, ...] | None] = {}
+Names = tuple[str, ...]
+_FIELDS: dict[type, Names | None] = {DType: None}  # nothing is below it, and it stands everywhere
+_BELOW: dict[type, Names | None] = {}
+_LAST_FIRST: dict[type, Names | None] = {}  # the same as a stack takes them
+_WITH_DIMS: dict[type, Names | None] = {}
 # annotations of fields that no node is in: most fields of the nodes that there are most of
-_PLAIN: Final = frozenset({"str", "int", "bool", "int | float", "DType", "Dim", "Dim | None", "tuple[Dim, ...]", "Var"})
+_NO_DIM: Final = frozenset({"str", "int", "bool", "int | float", "DType", "Var"})
+_PLAIN: Final = _NO_DIM | {"Dim", "Dim | None", "tuple[Dim, ...]"}
 
 
-def _names(kind: type) -> tuple[str, ...] | None:
+def _names(kind: type) -> Names | None:
     """The fields of a kind of node; None for what is none."""
     try:
         return _FIELDS[kind]
@@ -29,15 +43,33 @@ def _names(kind: type) -> tuple[str, ...] | None:
         return _FIELDS[kind]
 
 
-def _below(kind: type) -> tuple[str, ...] | None:
-    """The fields of a kind of node that nodes may be in, the last first; None for what is none."""
+def _holding(known: dict[type, Names | None], kind: type, without: frozenset[str]) -> Names | None:
+    """The fields of a kind of node but those with annotations ``without``; None for what is none."""
+    named = _names(kind)
+    known[kind] = None if named is None else tuple(f.name for f in fields(kind) if f.type not in without)
+    return known[kind]
+
+
+def _below(kind: type) -> Names | None:
+    """The fields of a kind of node that nodes may be in; None for what is none."""
     try:
         return _BELOW[kind]
     except KeyError:
-        named = _names(kind)
-        holding = () if named is None else (f.name for f in fields(kind) if f.type not in _PLAIN)
-        _BELOW[kind] = None if named is None else tuple(holding)[::-1]
-        return _BELOW[kind]
+        return _holding(_BELOW, kind, _PLAIN)
+
+
+def _last_first(kind: type) -> Names | None:
+    names = _below(kind)
+    _LAST_FIRST[kind] = None if names is None else names[::-1]
+    return _LAST_FIRST[kind]
+
+
+def _with_dims(kind: type) -> Names | None:
+    """The fields of a kind of node that nodes or dims may be in; None for what is none."""
+    try:
+        return _WITH_DIMS[kind]
+    except KeyError:
+        return _holding(_WITH_DIMS, kind, _NO_DIM)
 
 
 def walk(node: object) -> Iterator[Any]:
@@ -49,9 +81,9 @@ def walk(node: object) -> Iterator[Any]:
             waiting.extend(reversed(item))
             continue
         try:
-            names = _BELOW[type(item)]
+            names = _LAST_FIRST[type(item)]
         except KeyError:
-            names = _below(type(item))
+            names = _last_first(type(item))
         if names is not None:
             yield item
             for name in names:
@@ -60,7 +92,7 @@ def walk(node: object) -> Iterator[Any]:
 
 def below(node: object) -> tuple[Any, ...]:
     """What the fields of a node hold that nodes may be in: nodes and tuples of them; () for what is no node."""
-    return tuple(getattr(node, name) for name in _below(type(node)) or ())
+    return tuple(getattr(node, name) for name in _last_first(type(node)) or ())
 
 
 def statements(block: Block) -> Iterator[Stmt]:
@@ -78,6 +110,11 @@ def statements(block: Block) -> Iterator[Stmt]:
                 waiting.extend([orelse, then] if orelse is not None else [then])
 
 
+def allocated(block: Block) -> list[Buffer]:
+    """The buffers that a block declares, at any depth, in order."""
+    return [stmt.buffer for stmt in statements(block) if isinstance(stmt, Alloc)]
+
+
 def rewrite(node: T, fn: Callable[[Any], Any]) -> T:
     """Rebuilds bottom up with ``fn(node) -> node``; returns the same object where nothing changed."""
 
@@ -85,7 +122,7 @@ def rewrite(node: T, fn: Callable[[Any], Any]) -> T:
         kind = type(item)
         if kind is tuple:
             return _rewritten(item, one)
-        names = _names(kind)
+        names = _below(kind)
         return item if names is None else fn(_rebuilt(item, names, one))
 
     result: T = one(node)
@@ -98,12 +135,18 @@ def _rewritten(items: Any, one: Callable[[Any], Any]) -> Any:
     return items if all(map(is_, new, items)) else new
 
 
-def _rebuilt(node: Any, names: tuple[str, ...], one: Callable[[Any], Any]) -> Any:
-    """The node with every field as ``one`` makes it; the same object where nothing changed."""
+def _rebuilt(node: Any, names: Names, one: Callable[[Any], Any]) -> Any:
+    """The node with the fields ``names`` as ``one`` makes them; the same object where nothing changed."""
+    if not names:
+        return node
     old = [getattr(node, name) for name in names]
     new = list(map(one, old))
+    if all(map(is_, new, old)):
+        return node
     # all fields of a node are arguments of its class, in order; dataclasses.replace takes five times as long
-    return node if all(map(is_, new, old)) else type(node)(*new)
+    made = dict(zip(names, new, strict=True))
+    kind = type(node)
+    return kind(*[made[name] if name in made else getattr(node, name) for name in _names(kind) or ()])
 
 
 def substitute_dims(node: T, env: Mapping[Var, Dim]) -> T:
@@ -115,24 +158,50 @@ def substitute_dims(node: T, env: Mapping[Var, Dim]) -> T:
             return substitute(item, env)
         if kind is tuple:
             return _rewritten(item, one)
-        names = _names(kind)
+        names = _with_dims(kind)
         return item if names is None else _rebuilt(item, names, one)
 
     result: T = one(node)
     return result
 
 
-def rename_buffers(node: T, names: Mapping[str, str]) -> T:
-    """Renames buffers where they are declared and used."""
+def instantiated(node: T, env: Mapping[Var, Dim], buffers: Mapping[str, str], scalars: Mapping[str, str]) -> T:
+    """What ``substitute_dims`` of ``env``, then new names of ``buffers`` and of the ``scalars`` that ``Let`` binds make
+    of the node, in one pass: large tiles are made of nothing else."""
 
     def one(item: Any) -> Any:
-        if isinstance(item, Load | Store | Atomic) and item.buffer in names:
-            return replace(item, buffer=names[item.buffer])
-        if isinstance(item, Buffer) and item.name in names:
-            return replace(item, name=names[item.name])
-        return item
+        kind = type(item)
+        if kind is Expr:
+            return substitute(item, env)
+        if kind is tuple:
+            return _rewritten(item, one)
+        names = _with_dims(kind)
+        if names is None:
+            return item
+        item = _rebuilt(item, names, one)
+        if kind is Let or kind is Ref:
+            return _named(item, scalars)
+        return _named(item, buffers) if kind in _NAMING else item
 
-    return rewrite(node, one)
+    result: T = one(node)
+    return result
+
+
+_NAMING: Final = {Load: "buffer", Store: "buffer", Atomic: "buffer", Buffer: "name", Let: "name", Ref: "name"}
+
+
+def _named(node: Any, names: Mapping[str, str]) -> Any:
+    """A node that names something under the new name."""
+    field = _NAMING[type(node)]
+    new = names.get(getattr(node, field))
+    if new is None:
+        return node
+    return type(node)(*[new if name == field else getattr(node, name) for name in _names(type(node)) or ()])
+
+
+def rename_buffers(node: T, names: Mapping[str, str]) -> T:
+    """Renames buffers where they are declared and used."""
+    return rewrite(node, lambda item: _named(item, names) if isinstance(item, Load | Store | Atomic | Buffer) else item)
 
 
 def buffers_used(node: object) -> tuple[set[str], set[str]]:
@@ -153,11 +222,14 @@ def buffers_used(node: object) -> tuple[set[str], set[str]]:
 def dims_used(node: object) -> Iterator[Dim]:
     """Every index expression below ``node``: loop bounds, indices, index values."""
     for item in walk(node):
-        if isinstance(item, Load | Store | Atomic):
+        kind = type(item)
+        if kind is Load or kind is Store:
             yield from item.index
-            if not isinstance(item, Atomic) and item.count is not None:
+            if item.count is not None:
                 yield item.count
-        elif isinstance(item, Idx):
+        elif kind is Atomic:
+            yield from item.index
+        elif kind is Idx:
             yield item.dim
-        elif hasattr(item, "lo") and hasattr(item, "hi") and hasattr(item, "body"):
+        elif kind is not Op and hasattr(item, "lo") and hasattr(item, "hi") and hasattr(item, "body"):
             yield from (item.lo, item.hi)

@@ -115,6 +115,11 @@ def _factor_mixed(factor: Factor, env: Mapping[Var, Grid | int]) -> Grid | int:
 
 def flat_index(index: Sequence[Dim], shape: Sequence[Dim]) -> Dim:
     """The offset of an element in a dense array whose last axis is adjacent in memory."""
+    return _flat_index(tuple(index), tuple(shape))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _flat_index(index: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:
     out: Dim = 0
     for at, size in zip(index, shape, strict=True):
         out = out * size + at

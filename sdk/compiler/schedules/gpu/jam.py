@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from sdk.compiler.ir.intrinsics import idx, imm, op
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Ref, Stmt, Store, ValueExpr
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I32
-from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import instantiated, statements, substitute_dims, walk
 from sdk.compiler.sym import Dim, Var, floordiv, free_vars, prove_eq
 
 __all__ = ["Instance", "jam", "unrolled"]
@@ -66,30 +66,22 @@ class _Own:
     instance: Instance
     buffers: Mapping[str, str]
     scalars: Mapping[str, str]
+    env: Mapping[Var, Dim]
 
     def of(self, stmt: Stmt, outs: frozenset[str]) -> Stmt:
         """A statement of the instance."""
-        env = dict(self.instance.env) | {
-            Var(a, *I32.limits): Var(b, *I32.limits).expr for a, b in self.scalars.items() if a != b
-        }
-        found = substitute_dims(rename_buffers(stmt, self.buffers), env)
-        found = rewrite(found, self._renamed)
-        return _put(found, self.instance, outs)
-
-    def _renamed(self, node: Any) -> Any:
-        if isinstance(node, Let | Ref) and node.name in self.scalars:
-            return replace(node, name=self.scalars[node.name])
-        return node
+        return _put(instantiated(stmt, self.env, self.buffers, self.scalars), self.instance, outs)
 
 
 def _declared(block: Block) -> tuple[list[str], list[str]]:
-    nodes = list(walk(block))
-    return [n.buffer.name for n in nodes if isinstance(n, Alloc)], [n.name for n in nodes if isinstance(n, Let)]
+    found = list(statements(block))
+    return [s.buffer.name for s in found if isinstance(s, Alloc)], [s.name for s in found if isinstance(s, Let)]
 
 
 def _own(block: Block, instance: Instance, names: tuple[list[str], list[str]]) -> _Own:
     buffers, scalars = ({name: f"{name}{instance.mark}" for name in some} for some in names)
-    return _Own(instance, buffers, scalars)
+    env = {Var(a, *I32.limits): Var(b, *I32.limits).expr for a, b in scalars.items() if a != b}
+    return _Own(instance, buffers, scalars, {**instance.env, **env})
 
 
 def _jammed(block: Block, own: Sequence[_Own], outs: frozenset[str]) -> Block:

@@ -36,7 +36,8 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.types import I32, DType
-from sdk.compiler.ir.walk import dims_used, walk
+from sdk.compiler.ir.walk import dims_used, statements, walk
+from sdk.compiler.schedules.gpu.known import Values
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import Dim, Expr, Var, flat_index, floordiv, free_vars, grain, product, prove_ge, prove_lt
 from sdk.compiler.sym.dim import from_terms
@@ -65,10 +66,11 @@ def lifted(loops: Loops, block: Block, aligned: frozenset[str] = frozenset(), pr
     Raises:
         ScheduleError: statements that other items see.
     """
-    if any(isinstance(n, Atomic | Eval) for n in walk(block)):
+    every = list(statements(block))
+    if any(isinstance(s, Atomic | Eval) for s in every):
         raise ScheduleError("what other items see in between is not moved")
-    scalars = {n.name for n in walk(block) if isinstance(n, Let)}
-    if any(v.name in scalars for d in dims_used(block) for v in free_vars(d)):
+    scalars = {s.name for s in every if isinstance(s, Let)}
+    if scalars and any(v.name in scalars for d in dims_used(block) for v in free_vars(d)):
         raise ScheduleError("indices that depend on scalars that are bound are not moved")
     wide = {
         p.buffer.name
@@ -92,6 +94,7 @@ class _Level:
 class _Lift:
     def __init__(self, params: dict[str, Buffer], aligned: frozenset[str], prefix: str) -> None:
         self.params, self.aligned, self.prefix = params, aligned, prefix
+        self.values = Values()
         self.quads: set[str] = set()
         self.depth: dict[Var, int] = {}
         self.levels: list[_Level] = []
@@ -151,10 +154,10 @@ class _Lift:
             reads = self.levels[-1].out[before:]
             del self.levels[-1].out[before:]
             made.append((reads, one))
-        counts: Counter[ValueExpr] = Counter()
+        counts: Counter[int] = Counter()
         for _, stmt in made:
-            counts.update({n for n in walk(stmt.value) if isinstance(n, Op) and self._pure(n)})
-        bound: dict[ValueExpr, ValueExpr] = {}
+            counts.update(self.values.operations(stmt.value, self._pure))
+        bound: dict[int, ValueExpr] = {}
         vectors = self._stored(run)
         for (reads, stmt), source in zip(made, run, strict=True):
             self.levels[-1].out += reads
@@ -166,21 +169,22 @@ class _Lift:
 
     def _pure(self, expr: Op) -> bool:
         """Whether a value is the same wherever in the run it stands."""
-        known = not any(isinstance(n, Load) and n.buffer not in self.quads for n in walk(expr))
-        return known and (expr.dtype.lanes == 1 or expr.dtype.kind != "b")
+        return self.values.of(expr).buffers <= self.quads and (expr.dtype.lanes == 1 or expr.dtype.kind != "b")
 
     def _shared(
-        self, expr: ValueExpr, counts: Counter[ValueExpr], bound: dict[ValueExpr, ValueExpr], above: int
+        self, expr: ValueExpr, counts: Counter[int], bound: dict[int, ValueExpr], above: int
     ) -> ValueExpr:
         if not isinstance(expr, Op):
             return expr
-        if expr in bound:
-            return bound[expr]
-        count = counts.get(expr, 0)
-        made = replace(expr, args=tuple(self._shared(a, counts, bound, max(count, 1)) for a in expr.args))
+        number = self.values.number(expr)
+        if number in bound:
+            return bound[number]
+        count = counts.get(number, 0)
+        args = tuple([self._shared(a, counts, bound, max(count, 1)) for a in expr.args])
+        made = Op(expr.name, args, expr.dtype)
         if count > above:
-            bound[expr] = self._let(made, self.levels[-1].out)
-            return bound[expr]
+            bound[number] = self._let(made, self.levels[-1].out)
+            return bound[number]
         return made
 
     # --- values ----------------------------------------------------------------------------------------------
@@ -201,10 +205,10 @@ class _Lift:
         assert isinstance(found, Ref)
         return found
 
-    def level(self, node: object) -> int:
+    def level(self, node: ValueExpr | Dim) -> int:
         """The innermost of the blocks around whose variables are used."""
-        dims = [node] if isinstance(node, Expr) else [] if isinstance(node, int) else list(dims_used(node))
-        return max((self.depth.get(v, 0) for d in dims for v in free_vars(d)), default=0)
+        used = free_vars(node) if isinstance(node, int | Expr) else self.values.of(node).vars
+        return max([self.depth.get(v, 0) for v in used], default=0)
 
     def dim(self, dim: Dim) -> Dim:
         """A sum whose parts of blocks around are bound there."""
@@ -235,18 +239,16 @@ class _Lift:
                 shape = self.params[expr.buffer].shape
                 if bind and (lane := self._lane(expr)) is not None:
                     return self._in_quad(expr, self.dim(floordiv(flat_index(expr.index, shape) - lane, QUAD)), lane)
-                return self._read(replace(expr, index=(self.address(expr.index, shape),)), bind)
+                return self._read(Load(expr.buffer, (self.address(expr.index, shape),), expr.dtype, expr.count), bind)
             case Op("select", (cond, yes, no)) if self._reads(yes) or self._reads(no):
                 return self._select(expr, cond, yes, no, bind)
             case Op():
-                if not any(isinstance(n, Load | Ref) for n in walk(expr)) and self._moves(expr):
+                known = self.values.of(expr)
+                if not known.varies and known.indexes and self.level(expr) < len(self.levels) - 1:
                     return self._bound(self.level(expr), expr)
-                return replace(expr, args=tuple(self.value(a, bind) for a in expr.args))
+                return Op(expr.name, tuple([self.value(a, bind) for a in expr.args]), expr.dtype)
             case _:
                 return expr
-
-    def _moves(self, expr: Op) -> bool:
-        return self.level(expr) < len(self.levels) - 1 and any(isinstance(n, Idx) for n in walk(expr))
 
     def _read(self, load: Load, bind: bool) -> ValueExpr:
         if not bind:
@@ -314,22 +316,22 @@ class _Lift:
             read[wide] = Load(name, (0,), load.dtype)
         held = read[wide]
         assert isinstance(held, Load)
-        return replace(held, index=(lane,))
+        return Load(held.buffer, (lane,), held.dtype)
 
     # --- choices ---------------------------------------------------------------------------------------------
 
     def _reads(self, expr: ValueExpr) -> bool:
-        return any(isinstance(n, Load) and n.buffer in self.params for n in walk(expr))
+        return not self.values.of(expr).buffers.isdisjoint(self.params)
 
     def _select(self, expr: Op, cond: ValueExpr, yes: ValueExpr, no: ValueExpr, bind: bool) -> ValueExpr:
         """A choice of what is read: where the condition is known before, the first element is read in place of one that
         is not there."""
-        known = bind and not any(isinstance(n, Load | Ref) for n in walk(cond)) and not self._reads(no)
+        known = bind and not self.values.of(cond).varies and not self._reads(no)
         if known:
             held = self.value(cond)
             loads = [n for n in walk(yes) if isinstance(n, Load) and n.buffer in self.params]
             safe = {load: self._safe(load, cond, held) for load in loads}
-            if all(at is not None for at in safe.values()) and not _chooses(yes):
+            if all(at is not None for at in safe.values()) and not self.values.of(yes).chooses:
                 return replace(expr, args=(held, self._with(yes, safe), self.value(no)))
         return replace(expr, args=(self.value(cond, bind), self.value(yes, False), self.value(no, False)))
 
@@ -437,8 +439,3 @@ def _is_variable(dim: Dim) -> bool:
         and len(dim.terms[0][0]) == 1
         and dim.terms[0][0][0][1] == 1
     )
-
-
-def _chooses(expr: ValueExpr) -> bool:
-    """Whether a value has choices of its own."""
-    return any(isinstance(n, Op) and n.name == "select" for n in walk(expr))
