@@ -12,7 +12,7 @@ from differential.compare import Tally
 from differential.cores import CORES
 
 SEED = int(os.environ["CROSSLEVEL_SEED"])
-COUNT = 3 * SIZE  # networks on every core, of other seeds on each half of the cores
+COUNT = 2 * SIZE  # networks on every core, of other seeds on each half of the cores
 HALVES = list(CORES)[::2], list(CORES)[1::2]
 SOAK = {core: 20_000 if core == "m4" else 5_000 for core in CORES}
 PART = 1_000  # networks of a long test
