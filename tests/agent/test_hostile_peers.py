@@ -205,7 +205,12 @@ def test_what_is_changed_on_the_way_is_not_done(lab: Lab) -> None:
     body = random.Random(1).randbytes(100_000)
     program = lab.folder / "cat"
     program.write_bytes(b"#!/bin/sh\nexec cat\n# " + body.hex().encode())
-    opened = lab.open(program, f"tcp://127.0.0.1:{proxy.port}")  # sent in pieces, resumed
+    opened = None
+    for _ in range(5):  # bits are changed where bytes arrive together: a try may end in an error
+        with contextlib.suppress(LinkError):
+            opened = lab.open(program, f"tcp://127.0.0.1:{proxy.port}")  # sent in pieces, resumed
+            break
+    assert opened is not None
     assert sum(proxy.faults.values()) > 5
     [name] = os.listdir(lab.server.store.root / "programs")
     assert (lab.server.store.root / "programs" / name).read_bytes() == program.read_bytes()
