@@ -25,51 +25,29 @@ __all__ = [
 
 T = TypeVar("T")
 Names = tuple[str, ...]
-_FIELDS: dict[type, Names | None] = {DType: None}  # nothing is below it, and it stands everywhere
-_BELOW: dict[type, Names | None] = {}
-_LAST_FIRST: dict[type, Names | None] = {}  # the same as a stack takes them
-_WITH_DIMS: dict[type, Names | None] = {}
+
+
+class _Fields(dict[type, Names | None]):
+    """The fields of each kind of node but those with annotations ``without``, as a stack takes them if ``last_first``;
+    None for what is no node. Filled as kinds are met: a lookup is all that a node costs after the first of its kind."""
+
+    def __init__(self, without: frozenset[str] = frozenset(), *, last_first: bool = False) -> None:
+        super().__init__({DType: None})  # nothing is below it, and it stands everywhere
+        self._without, self._step = without, -1 if last_first else 1
+
+    def __missing__(self, kind: type) -> Names | None:
+        held = [f.name for f in fields(kind) if f.type not in self._without] if is_dataclass(kind) else None
+        names = self[kind] = None if held is None else tuple(held[:: self._step])
+        return names
+
+
 # annotations of fields that no node is in: most fields of the nodes that there are most of
 _NO_DIM: Final = frozenset({"str", "int", "bool", "int | float", "DType", "Var"})
 _PLAIN: Final = _NO_DIM | {"Dim", "Dim | None", "tuple[Dim, ...]"}
-
-
-def _names(kind: type) -> Names | None:
-    """The fields of a kind of node; None for what is none."""
-    try:
-        return _FIELDS[kind]
-    except KeyError:
-        _FIELDS[kind] = tuple(f.name for f in fields(kind)) if is_dataclass(kind) else None
-        return _FIELDS[kind]
-
-
-def _holding(known: dict[type, Names | None], kind: type, without: frozenset[str]) -> Names | None:
-    """The fields of a kind of node but those with annotations ``without``; None for what is none."""
-    named = _names(kind)
-    known[kind] = None if named is None else tuple(f.name for f in fields(kind) if f.type not in without)
-    return known[kind]
-
-
-def _below(kind: type) -> Names | None:
-    """The fields of a kind of node that nodes may be in; None for what is none."""
-    try:
-        return _BELOW[kind]
-    except KeyError:
-        return _holding(_BELOW, kind, _PLAIN)
-
-
-def _last_first(kind: type) -> Names | None:
-    names = _below(kind)
-    _LAST_FIRST[kind] = None if names is None else names[::-1]
-    return _LAST_FIRST[kind]
-
-
-def _with_dims(kind: type) -> Names | None:
-    """The fields of a kind of node that nodes or dims may be in; None for what is none."""
-    try:
-        return _WITH_DIMS[kind]
-    except KeyError:
-        return _holding(_WITH_DIMS, kind, _NO_DIM)
+_FIELDS: Final = _Fields()
+_BELOW: Final = _Fields(_PLAIN)
+_LAST_FIRST: Final = _Fields(_PLAIN, last_first=True)
+_WITH_DIMS: Final = _Fields(_NO_DIM)
 
 
 def walk(node: object) -> Iterator[Any]:
@@ -80,10 +58,7 @@ def walk(node: object) -> Iterator[Any]:
         if isinstance(item, tuple):
             waiting.extend(reversed(item))
             continue
-        try:
-            names = _LAST_FIRST[type(item)]
-        except KeyError:
-            names = _last_first(type(item))
+        names = _LAST_FIRST[type(item)]
         if names is not None:
             yield item
             for name in names:
@@ -92,7 +67,7 @@ def walk(node: object) -> Iterator[Any]:
 
 def below(node: object) -> tuple[Any, ...]:
     """What the fields of a node hold that nodes may be in: nodes and tuples of them; () for what is no node."""
-    return tuple(getattr(node, name) for name in _last_first(type(node)) or ())
+    return tuple(getattr(node, name) for name in _LAST_FIRST[type(node)] or ())
 
 
 def statements(block: Block) -> Iterator[Stmt]:
@@ -122,7 +97,7 @@ def rewrite(node: T, fn: Callable[[Any], Any]) -> T:
         kind = type(item)
         if kind is tuple:
             return _rewritten(item, one)
-        names = _below(kind)
+        names = _BELOW[kind]
         return item if names is None else fn(_rebuilt(item, names, one))
 
     result: T = one(node)
@@ -146,7 +121,7 @@ def _rebuilt(node: Any, names: Names, one: Callable[[Any], Any]) -> Any:
     # all fields of a node are arguments of its class, in order; dataclasses.replace takes five times as long
     made = dict(zip(names, new, strict=True))
     kind = type(node)
-    return kind(*[made[name] if name in made else getattr(node, name) for name in _names(kind) or ()])
+    return kind(*[made[name] if name in made else getattr(node, name) for name in _FIELDS[kind] or ()])
 
 
 def substitute_dims(node: T, env: Mapping[Var, Dim]) -> T:
@@ -158,7 +133,7 @@ def substitute_dims(node: T, env: Mapping[Var, Dim]) -> T:
             return substitute(item, env)
         if kind is tuple:
             return _rewritten(item, one)
-        names = _with_dims(kind)
+        names = _WITH_DIMS[kind]
         return item if names is None else _rebuilt(item, names, one)
 
     result: T = one(node)
@@ -175,7 +150,7 @@ def instantiated(node: T, env: Mapping[Var, Dim], buffers: Mapping[str, str], sc
             return substitute(item, env)
         if kind is tuple:
             return _rewritten(item, one)
-        names = _with_dims(kind)
+        names = _WITH_DIMS[kind]
         if names is None:
             return item
         item = _rebuilt(item, names, one)
@@ -196,7 +171,7 @@ def _named(node: Any, names: Mapping[str, str]) -> Any:
     new = names.get(getattr(node, field))
     if new is None:
         return node
-    return type(node)(*[new if name == field else getattr(node, name) for name in _names(type(node)) or ()])
+    return type(node)(*[new if name == field else getattr(node, name) for name in _FIELDS[type(node)] or ()])
 
 
 def rename_buffers(node: T, names: Mapping[str, str]) -> T:
