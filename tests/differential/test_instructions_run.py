@@ -57,6 +57,7 @@ SIGNATURES: dict[str, list[str]] = {
             "i64 i64 i16x2 i16x2", "i32x16 i32x16 u8x64 i8x64", "i32x8 i32x8 u8x32 i8x32",
             "i32x16 i32x16 i16x32 i16x32", "i32x8 i32x8 i16x16 i16x16", "i32x4 i32x4 i16x8 i16x8"],
     "dot_small": ["i16x16 i16x16 u8x32 i8x32"],
+    "dot_narrow": ["i32x8 i32x8 i8x32 i8x32"],
     "settled": ["f32x4 f32x4"],
     "mac_lane": [f"i32 i32 {a}{n} {b}{n} i32" for a, b in BYTES for n in ("x4", "x16")],
     "mac_pair": ["i32 i32 i16x2 i16x2 i32 i32"],
@@ -81,7 +82,7 @@ BELOW = {  # the least and most of an argument where an operation is not defined
     ("rdbpot", 1): (0, 31), ("rdbpot1", 1): (1, 31), ("rdbpot22", 1): (1, 22),
     ("mulq64", 0): (-(2**40), 2**40), ("mulq64", 1): (0, 2**31 - 1), ("mulq64", 2): (-20, 7),
     ("add_halves", 1): (-(2**31), 2**31 - 2**15 - 1), ("mac_high", 2): (-(2**29), 2**29),
-    ("dot_small", 0): (-255, 255), ("dot_small", 1): (0, 127),
+    ("dot_small", 0): (-255, 255), ("dot_small", 1): (0, 127), ("dot_narrow", 2): (-127, 127),
 }  # fmt: skip
 
 

@@ -22,14 +22,17 @@ from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS
 from sdk.compiler.ops.group_formats import FORMATS, GROUP
 from sdk.compiler.ops.group_products import blocks_of
+from sdk.compiler.passes.lower import Lower
+from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.compiler.schedules.group_panels import PANEL, format_of_products, group_panels
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.rules import rule_for
 from sdk.compiler.schedules.rules.groups import GroupPanels
 from sdk.compiler.sym import Dim, Var, evaluate
 from sdk.compiler.verify.loops import verify_loops
+from sdk.graph import ModuleBuilder, f32, i8
 
-BY_RULE = {r: m.name for m in MACHINES for r in m.rules if isinstance(r, GroupPanels)}
+BY_RULE = {r: f"{m.name}-{r.factors}" for m in MACHINES for r in m.rules if isinstance(r, GroupPanels)}
 RULES = {name: rule for rule, name in BY_RULE.items()}  # each rule once
 M = Var("m", 0, 21)
 # what runs here of the sets of instructions that have such kernels, and a compiler for each
@@ -62,7 +65,7 @@ def arguments(name: str, m: int, n: int, k: int) -> list[np.ndarray]:
 
 
 def scheduled(loops: Loops, rule: GroupPanels) -> Loops:
-    return group_panels(loops, rule.lanes, rule.factors, rule.sums, rule.tokens)
+    return group_panels(loops, rule.lanes, rule.factors, rule.sums, rule.tokens, "quantised")
 
 
 def shapes(name: str) -> Iterator[tuple[int, int]]:
@@ -87,10 +90,14 @@ def findings(loops: Loops) -> list[str]:
 @pytest.mark.parametrize("name", FORMATS)
 def test_lanes_compute_the_reference(name: str, core: str) -> None:
     rule = RULES[core]
+    if rule.factors == "signs" and not FORMATS[name].signed:
+        with pytest.raises(ScheduleError, match="no signed weights by quantised activations"):
+            scheduled(plain(name, 1, 16, FORMATS[name].size), rule)
+        return
     for (n, k), m in zip(shapes(name), (1, M.expr, 7), strict=True):
         made = scheduled(plain(name, m, n, k), rule)
         assert findings(made) == []
-        if core in SETS and not (n == 16 and name == "Q4_1"):
+        if core.split("-")[0] in SETS and not (n == 16 and name == "Q4_1"):
             continue  # as C below
         for rows in (5,) if m is M.expr else (m,):
             args = arguments(name, int(rows), n, k)
@@ -105,7 +112,7 @@ def test_lanes_compute_the_reference(name: str, core: str) -> None:
 def test_layouts_lose_nothing() -> None:
     for name in FORMATS:
         for n, k in shapes(name):
-            made = scheduled(plain(name, 1, n, k), RULES["simd128"])
+            made = scheduled(plain(name, 1, n, k), RULES["simd128-halves"])
             w, layout = arguments(name, 1, n, k)[3], made.layouts["w"]
             np.testing.assert_array_equal(unpack_array(pack_array(w, layout), layout, TensorType(U8, w.shape)), w)
 
@@ -123,8 +130,9 @@ def test_kernels_as_c(core: str, tmp_path: Path) -> None:
         cases += [(name, M.expr if many else 1, odd, pairs), *([(name, 1, n, k)] if many else [])]
     functions = []
     for at, (name, m, n, k) in enumerate(cases):
-        rule, made = rule_for(Nest(plain(name, m, n, k, f"g{at}")), machine)
+        rule, made = rule_for(Nest(plain(name, m, n, k, f"g{at}"), quantised=True), machine)
         assert isinstance(rule, GroupPanels)
+        assert (rule.factors == "signs") == (core == "avx2" and FORMATS[name].signed)
         functions.append(made)
     kernels = build(functions, tmp_path, isa, toolchain)
     for made, (name, m, n, k) in zip(functions, cases, strict=True):
@@ -135,6 +143,55 @@ def test_kernels_as_c(core: str, tmp_path: Path) -> None:
             for part in ((0, 1), (1, -(-n // PANEL))):
                 kernels.call(made.name, [*args[:3], stored, out], [rows] if m is M.expr else [], part)
             check(out, args, name)
+
+
+@pytest.mark.parametrize("core", SETS)
+def test_any_activations(core: str, tmp_path: Path) -> None:
+    """Those of -128, and sums of others, where nothing tells that ``quantize_groups`` makes them."""
+    isa, toolchain = SETS[core]
+    functions = {}
+    for name in FORMATS:
+        n, k = 21, 2 * FORMATS[name].size
+        made = rule_for(Nest(plain(name, M.expr, n, k, f"a{name}".lower())), machine_for(isa))[1]
+        functions[name] = (made, n, k)
+    kernels = build([made for made, *_ in functions.values()], tmp_path, isa, toolchain)
+    for name, (made, n, k) in functions.items():
+        args, rng = arguments(name, 6, n, k), np.random.default_rng(n)
+        args[0] = rng.choice(np.array([-128, -127, 0, 127], np.int8), args[0].shape)
+        args[1] = np.abs(rng.standard_normal(args[1].shape)).astype(np.float32)
+        args[2] = (100 * rng.standard_normal(args[2].shape)).astype(args[2].dtype)
+        out = np.zeros((6, n), np.float32)
+        kernels.call(made.name, [*args[:3], pack_array(args[3], made.layouts["w"]), out], [6], (0, 2))
+        check(out, args, name)
+
+
+def test_activations_are_known_by_what_makes_them() -> None:
+    """By all three results of one ``quantize_groups`` for the format, at every call."""
+    rng = np.random.default_rng(1)
+
+    def quantised(form: str, given: str) -> bool:
+        """Whether the schedule takes them so."""
+        g = ModuleBuilder("m")
+        e = g.entry("main")
+        m = g.dim("m", 1, 21)
+        x = e.input("x", f32, (m, 64))
+        w = g.const("w", blocks_of(form, 16, 64)(rng))
+        own = FORMATS[form]
+        first = e.op("quantize_groups", x, run=own.run, zero=own.zero, half=given == "half")
+        second = e.op("quantize_groups", e.call("neg", x), run=own.run, zero=own.zero)
+        other = e.op("quantize_groups", x, run=own.run, zero=own.zero - 1)
+        args = {
+            "one": first, "half": first, "mixed": (first[0], first[1], second[2]), "zero": other,
+            "input": (e.input("q", i8, (m, 64)), first[1], first[2]),
+        }[given]  # fmt: skip
+        e.output("y", e.call("dense_groups", *args, w, format=form))
+        loops = ScheduleLoops("avx2+fma+f16c").run(Lower().run(g.module())).loops
+        (trace,) = (f.trace for f in loops.values() if "panels" in f.trace)
+        return trace.endswith("quantised)")
+
+    for form in ("Q8_0", "Q4_0"):
+        assert all(quantised(form, given) for given in ("one", "half"))
+        assert not any(quantised(form, given) for given in ("mixed", "zero", "input"))
 
 
 def renamed(loops: Loops) -> Loops:
@@ -154,7 +211,7 @@ def test_the_nest_is_known_by_its_form() -> None:
         loops = plain(name, M.expr, 5, 512)
         assert format_of_products(loops) is FORMATS[name]
         assert format_of_products(renamed(loops)) is FORMATS[name]
-        assert format_of_products(scheduled(loops, RULES["simd128"])) is None
+        assert format_of_products(scheduled(loops, RULES["simd128-halves"])) is None
     other = plain("Q4_0", 3, 5, 64)
     first = other.body.body[0]
     assert isinstance(first, For)

@@ -20,7 +20,7 @@ __all__ = ["Lanes", "Values"]
 Lanes = list[int]
 _COMPARISONS: Final = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 _MOVES: Final = frozenset({"broadcast", "zip_lo", "zip_hi", "evens", "odds", "first"})
-_SUMS: Final = frozenset({"dot", "dot_small", "dot_lane", "dot_2x2", "mac_lane", "mac_pair"})
+_SUMS: Final = frozenset({"dot", "dot_small", "dot_narrow", "dot_lane", "dot_2x2", "mac_lane", "mac_pair"})
 
 
 class Values:
@@ -204,7 +204,7 @@ class Values:
                 return [plus(x, [(a[picked[0]], b[picked[1]])]) for x in acc]
             case "mac_pair":
                 return [plus(x, [(a[picked[0]], b[picked[1]])]) for x in acc]
-            case "dot" | "dot_small":
+            case "dot" | "dot_small" | "dot_narrow":
                 n = len(a) // to.lanes
                 groups = [list(zip(a[k * n : k * n + n], b[k * n : k * n + n], strict=True)) for k in range(to.lanes)]
             case "dot_lane":

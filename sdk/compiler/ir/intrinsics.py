@@ -326,6 +326,7 @@ INTRINSICS: Final = _rows(
     ("add_halves", 2, "same", CHEAP, _add_halves),
     ("dot", 3, "same", CHEAP, _dot),
     ("dot_small", 3, "same", CHEAP, _dot),  # dot where the sums of groups, and with acc, are in its type
+    ("dot_narrow", 3, "same", CHEAP, _dot),  # dot where the last factor is never the least of its type
     ("dot_2x2", 3, "same", CHEAP, _dot_2x2),
     ("dot_lane", 4, "same", CHEAP, _dot_lane),
     ("mac_lane", 4, "same", CHEAP, _mac_lane),
@@ -365,6 +366,7 @@ _KNOWN: Final[dict[str, Callable[[list[Array], DType], bool]]] = {
     "rdbpot22": _within(1, 22),
     "mac_high": _high_fits,
     "dot_small": _sums_fit,
+    "dot_narrow": lambda args, _: bool((args[2] != np.iinfo(args[2].dtype).min).all()),
     "add_halves": _within(-(1 << 31), (1 << 31) - (1 << 15) - 1),
 }
 

@@ -46,14 +46,16 @@ DEFAULT: Final = Choice()  # what a rule does by itself
 @dataclass(frozen=True)
 class Nest:
     """The loops and what is known where they are called: ``packable`` are the parameters that are constants at every
-    call (None: all), ``even`` those of them that are int8 and never -128, ``known`` what they hold. ``threads`` may
-    share a call; with ``compact`` layers are to have the same code where they can, not what is fastest for each."""
+    call (None: all), ``even`` those of them that are int8 and never -128, ``known`` what they hold. ``quantised``: it
+    is a product with weights in groups by what ``quantize_groups`` makes for these at every call. ``threads`` may share
+    a call; with ``compact`` layers are to have the same code where they can, not what is fastest for each."""
 
     loops: Loops
     packable: frozenset[str] | None = None
     threads: int = 1
     even: frozenset[str] = frozenset()
     known: Known | None = None
+    quantised: bool = False
     compact: bool = False
     choice: Choice = DEFAULT
 

@@ -23,7 +23,9 @@ AVX_UNITS: Final = (AVX512F, AVX2_FMA, SSE2, *FPUS)
 # eight tokens share the bits of a vector of weights; sixteen registers hold fewer sums
 GROUPS_512: Final = GroupPanels(lanes=16, factors="word", sums=8, tokens=(8, 4, 2, 1))
 GROUPS_256: Final = GroupPanels(lanes=8, factors="word", sums=4, tokens=(4, 2, 1))
-GROUPS_AVX2: Final = GroupPanels(lanes=8, factors="pairs", sums=4, tokens=(2, 1))
+# four tokens by one vector of sums: two vectors leave C compilers too few registers
+SIGNS_AVX2: Final = GroupPanels(lanes=8, factors="signs", sums=4, tokens=(4, 2, 1))
+GROUPS_AVX2: Final = GroupPanels(lanes=8, factors="pairs", sums=4, tokens=(4, 2, 1))
 AVX_RULES: Final[tuple[Rule, ...]] = (
     GroupRows(),
     AttentionLanes(),
@@ -66,7 +68,7 @@ MACHINES: Final = (
         tile_rows=2,
         tile_cols=2,
         prefetch=2048,  # of 1 to 16 KB the best on AMD's third generation: half a page
-        rules=(GROUPS_AVX2, *AVX_RULES),
+        rules=(SIGNS_AVX2, GROUPS_AVX2, *AVX_RULES),
     ),
     # no rule puts products of integers in lanes
     Machine(

@@ -19,6 +19,8 @@ from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import DEFAULT, Choice, Nest
+from sdk.compiler.schedules.group_activations import makes_activations
+from sdk.compiler.schedules.group_panels import format_of_products
 from sdk.compiler.schedules.rules import alternatives, schedule_nest
 from sdk.compiler.schedules.trace import loops_key
 from sdk.compiler.schedules.validate import Candidate, Check, described, differing
@@ -96,7 +98,9 @@ class _Scheduled:
 def _checked(nests: Mapping[str, _Scheduled], done: Mapping[str, Loops], check: Check) -> dict[str, Loops]:
     """The functions as scheduled, those plain that are seen to compute something else."""
     pairs = {
-        name: Candidate(nest.loops, done[name], {p: of[0] for p, of in (nest.known or {}).items() if of})
+        name: Candidate(
+            nest.loops, done[name], {p: of[0] for p, of in (nest.known or {}).items() if of}, nest.quantised
+        )
         for name, nest in ((name, one.nest) for name, one in nests.items())
     }
     wrong = differing(pairs, check)
@@ -117,12 +121,25 @@ def _nest(module: Module, name: str, threads: int = 1, compact: bool = False) ->
         for k, p in enumerate(reads)
         if p in packable
     }
-    return Nest(plain, frozenset(packable), threads, frozenset(even), known, compact)
+    return Nest(plain, frozenset(packable), threads, frozenset(even), known, _quantised(module, plain), compact)
 
 
 def candidates_of(module: Module, machine: Machine) -> dict[str, list[Choice]]:
     """The candidates for each function of a module that is not scheduled yet, in order."""
     return {name: list(_Scheduled(_nest(module, name), machine).candidates()) for name in module.loops}
+
+
+def _quantised(module: Module, product: Loops) -> bool:
+    """Whether each call of a product with weights in groups is given all results of one ``quantize_groups``."""
+    form = format_of_products(product)
+    if form is None:
+        return False
+    makers: set[str | None] = set()
+    for graph in module.graphs.values():
+        calls = [n for n in graph.body if isinstance(n, Call) and n.kind == "loops"]
+        made = {n.outs: n.callee for n in calls}
+        makers |= {made.get(n.args[:3]) for n in calls if n.callee == product.name}
+    return all(name is not None and makes_activations(module.loops[name], form) for name in makers)
 
 
 def _even(module: Module, arg: Value) -> bool:

@@ -31,24 +31,29 @@ from sdk.compiler.ops.group_products import number_of, products_loops
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import Dim, Var, ceildiv, floordiv, max_value, mod
 
-__all__ = ["PANEL", "Factors", "format_of_products", "group_panels", "numbered", "panel_layout"]
+__all__ = ["PANEL", "Activations", "Factors", "format_of_products", "group_panels", "numbered", "panel_layout"]
 
 PANEL: Final = 16  # rows of weights
 WORD: Final = 4  # weights of a row that are next to each other in a vector
 LINE: Final = 64  # bytes
-Factors = Literal["word", "lane", "halves", "pairs"]
+Factors = Literal["word", "lane", "halves", "pairs", "signs"]
+Activations = Literal["any", "quantised"]
 
 
-def group_panels(loops: Loops, lanes: int, factors: Factors, sums: int, tokens: Sequence[int]) -> Loops:
+def group_panels(
+    loops: Loops, lanes: int, factors: Factors, sums: int, tokens: Sequence[int], given: Activations = "any"
+) -> Loops:
     """Products with weights in groups, sixteen rows of weights at a time in vectors of ``lanes``, for each of
     ``tokens`` rows of activations at once in turn, with up to ``sums`` vectors of sums.
 
     rewrite: ``for m { for n { acc = 0; for blocks { groups … } o[m, n] = acc } }`` -->
     ``rows p in lo..hi of n/16 { for m/t { acc[t] = 0; for blocks { words { acc[t] += dot } } o[m, 16*p] = acc } }``
     with the weights stored as ``panel_layout`` has it. ``factors`` says how dot products take the activations: a "word"
-    of four in all lanes by unsigned weights, a "lane" of a vector, "halves" of 16 bits, or "pairs" of bytes whose sums
-    have 16 bits (numbers of more than 7 bits do not fit these, and are multiplied in "halves").
-    obligation: the nest is that of ``dense_groups``.
+    of four in all lanes by unsigned weights, a "lane" of a vector, "halves" of 16 bits, "pairs" of bytes whose sums
+    have 16 bits (numbers of more than 7 bits do not fit these, and are multiplied in "halves"), or "signs": signed
+    weights by activations that are never -128.
+    obligation: the nest is that of ``dense_groups``; what it is ``given`` as activations and their sums is "quantised",
+    if so called, by ``quantize_groups`` at every call, and "signs" take no other.
     """
     form = format_of_products(loops)
     if form is None:
@@ -57,7 +62,9 @@ def group_panels(loops: Loops, lanes: int, factors: Factors, sums: int, tokens: 
         raise ScheduleError(f"group_panels: no panels of {PANEL} rows in lanes of {lanes}, tiles of {list(tokens)}")
     if factors == "pairs" and not _in_pairs(form):
         factors = "halves"
-    return _Panels(loops, form, lanes, factors, sums).made(tokens)
+    if factors == "signs" and not (form.signed and given == "quantised"):
+        raise ScheduleError(f"group_panels: no signed weights by quantised activations in {loops.name}")
+    return _Panels(loops, form, lanes, factors, sums, given).made(tokens)
 
 
 def _in_pairs(form: Format) -> int:
@@ -137,6 +144,7 @@ class _Panels:
     lanes: int
     factors: Factors
     sums: int
+    given: Activations
 
     @property
     def whole(self) -> DType:
@@ -296,7 +304,9 @@ class _Panels:
     def _begin(self, tile: _Tile, t: int, n: int, at: Dim, block: Dim, g: int) -> Iterator[Stmt]:
         """What the sums of a run start from: that of the activations, which takes off what numbers are too large."""
         start: ValueExpr = Load("sums", (tile.row + t, at), I32) if self.form.zero else imm(0)
-        if self._signed:  # factors are the numbers less 128 here
+        if self._signed and self.given == "quantised":
+            start = imm(0)
+        elif self._signed:  # factors are the numbers less 128 here
             whole: ValueExpr = imm(0)
             x = block * self.form.size + g * GROUP
             four = op("broadcast", imm(0), dtype=I32.with_lanes(4))
@@ -311,7 +321,7 @@ class _Panels:
     @property
     def _signed(self) -> bool:
         """Whether numbers do not fit factors, but are less ``zero`` what bytes are."""
-        return self.form.signed and self.factors == "lane"
+        return self.form.signed and self.factors in ("lane", "signs")
 
     def _word(self, tile: _Tile, place: tuple[Dim, Dim], k: int, run: Run, j: int, x: Dim, n: int) -> Iterator[Stmt]:
         """Four weights of each row by four activations of each token."""
@@ -348,7 +358,8 @@ class _Panels:
         value = number_of(run, byte)
         if self.form.signed and not self._signed:
             value = op("xor", value, op("broadcast", imm(self.form.zero, U8), dtype=self.words))
-        return op("bits", value, dtype=I8.with_lanes(WORD * self.lanes)) if self.factors == "lane" else value
+        signed = self.factors in ("lane", "signs")
+        return op("bits", value, dtype=I8.with_lanes(WORD * self.lanes)) if signed else value
 
     def _dot(self, total: ValueExpr, tile: _Tile, t: int, v: int, x: Dim) -> ValueExpr:
         """A vector of sums with the products of a word more."""
@@ -361,6 +372,9 @@ class _Panels:
         if self.factors in ("word", "pairs"):
             dot = "dot" if self.factors == "word" else "dot_small"
             return op(dot, total, Ref(f"n{v}", self.words), self._activations(row, x))
+        if self.factors == "signs":
+            weights = Ref(f"n{v}", I8.with_lanes(WORD * self.lanes))
+            return op("dot_narrow", total, weights, self._activations(row, x))
         lane = mod(x, 16)
         assert isinstance(lane, int)  # blocks are of multiples of 16
         vector = Load("x", (row, x - lane), I8.with_lanes(16))

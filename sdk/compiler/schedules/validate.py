@@ -15,6 +15,8 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.text.printer import print_module
+from sdk.compiler.schedules.group_activations import activations
+from sdk.compiler.schedules.group_panels import format_of_products
 from sdk.compiler.sym import Var, evaluate
 from sdk.errors import BuildError
 
@@ -32,11 +34,13 @@ LARGEST: Final = 1 << 24  # elements of an array that is made up
 
 @dataclass(frozen=True)
 class Candidate:
-    """A function before and after it was scheduled, and the constants that a call gives it, by parameter."""
+    """A function before and after it was scheduled, and the constants that a call gives it, by parameter;
+    ``quantised``: its activations are those of ``quantize_groups``, as of a nest."""
 
     plain: Loops
     scheduled: Loops
     constants: Mapping[str, Array]
+    quantised: bool = False
 
 
 def differing(candidates: Mapping[str, Candidate], check: Check) -> dict[str, str]:
@@ -85,6 +89,8 @@ def _differs(one: Candidate, rng: np.random.Generator, whole: bool, allowance: A
         dims = _dims(one, rng)
         try:
             arrays = {p.buffer.name: _argument(one, p.buffer.name, dims, rng, bits) for p in one.plain.params}
+            if one.quantised and (form := format_of_products(one.plain)):
+                arrays |= activations(form, arrays["x"], rng)
         except (MemoryError, OverflowError):
             continue
         rows = None if whole else _rows(one, dims, rng)

@@ -34,8 +34,8 @@ def op_error(op: Op) -> str | None:
 
 
 _SPECIAL = frozenset((
-    "bits", "broadcast", "cast", "dot", "dot_2x2", "dot_lane", "dot_small", "evens", "mac_lane", "mac_pair", "mulq64",
-    "odds", "select",
+    "bits", "broadcast", "cast", "dot", "dot_2x2", "dot_lane", "dot_narrow", "dot_small", "evens", "mac_lane",
+    "mac_pair", "mulq64", "odds", "select",
 ))  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def _special(name: str, types: list[DType], result: DType) -> str | None:
         case "mulq64":
             fits = [t.scalar for t in types] == [I64, I32, I32] and result == I32.with_lanes(types[0].lanes)
             return None if fits else "it takes i64, i32, i32 and gives i32"
-        case "dot" | "dot_small":
+        case "dot" | "dot_small" | "dot_narrow":
             acc, a, b = types
             fits = a.lanes == b.lanes and a.lanes % acc.lanes == 0 and not a.is_float and a.bits == b.bits
             return None if fits else "its factors must have equal lanes, a multiple of the sum's"

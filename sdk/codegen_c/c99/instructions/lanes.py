@@ -18,7 +18,7 @@ SET: Final = InstructionSet(
         expression("mulq64", "i32x* i64x* i32x*", "@mulq64_$T({0}, {1}, {2})"),
         expression("clz", "[iu]32x*", "@clz_$T({0})"),
         *(expression(f"zip_{half}", "*x*", f"@zip{half}_$T({{0}}, {{1}})") for half in ("lo", "hi")),
-        expression("dot dot_small", "*", "@dot_$T_$1_$2({0}, {1}, {2})"),
+        expression("dot dot_small dot_narrow", "*", "@dot_$T_$1_$2({0}, {1}, {2})"),
         expression("mac_lane", "i32 i32 [iu]*x* [iu]*x* i32", "{0} + {1}[{3:int}] * {2}[{3:int}]", "vectors"),
         expression("mac_pair", "i32 i32 i16x2 i16x2 i32 i32", "{0} + {1}[{3:int}] * {2}[{4:int}]", "vectors"),
         expression("fma", "f*x*", "@fma_$T({0}, {1}, {2})"),

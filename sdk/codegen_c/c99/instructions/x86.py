@@ -70,6 +70,20 @@ _DOTS: Final = (
 }""",
         "avx2",
     ),
+    # the sizes of a by b with the signs of a; two products by what is no -128 stay within 16 bits
+    function(
+        "psignb_i32x8",
+        "dot_narrow",
+        "i32x8 i32x8 i8x32 i8x32",
+        """@i32x8 @@(@i32x8 acc, @i8x32 a, @i8x32 b) {
+    typedef char bytes __attribute__((vector_size(32)));
+    const bytes size = (bytes)__builtin_ia32_psignb256((bytes)a, (bytes)a);
+    const bytes by = (bytes)__builtin_ia32_psignb256((bytes)b, (bytes)a);
+    const @i16x16 pairs = (@i16x16)__builtin_ia32_pmaddubsw256(size, by);
+    return acc + (@i32x8)__builtin_ia32_pmaddwd256(pairs, @splat_i16x16(1));
+}""",
+        "avx2",
+    ),
     function(
         "pmaddwd_i32x4",
         "dot",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.group_panels import Factors, format_of_products
+from sdk.compiler.schedules.group_panels import Activations, Factors, format_of_products
 from sdk.compiler.schedules.group_rows import format_of_rows
 from sdk.compiler.schedules.trace import Schedule
 
@@ -17,7 +17,8 @@ __all__ = ["GroupPanels", "GroupRows", "GroupWords"]
 @dataclass(frozen=True, slots=True)
 class GroupPanels:
     """Panels of sixteen rows of weights in ``lanes``, by ``tokens`` rows of activations at once, then by fewer, with up
-    to ``sums`` vectors of sums; ``factors`` says how its dot products take the activations."""
+    to ``sums`` vectors of sums; ``factors`` says how its dot products take the activations. By "signs" it takes signed
+    numbers of 8 bits alone, by activations that ``quantize_groups`` makes."""
 
     lanes: int
     factors: Factors
@@ -27,7 +28,10 @@ class GroupPanels:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Such products, by constants."""
-        return format_of_products(nest.loops) is not None and nest.constant("w")
+        form = format_of_products(nest.loops)
+        if form is None or (self.factors == "signs" and not (form.signed and nest.quantised)):
+            return False
+        return nest.constant("w")
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Panels in lanes.
@@ -36,7 +40,8 @@ class GroupPanels:
             ScheduleError: it is no such product.
         """
         s = Schedule(nest.loops)
-        s.group_panels(self.lanes, self.factors, self.sums, list(self.tokens))
+        given: Activations = "quantised" if nest.quantised else "any"
+        s.group_panels(self.lanes, self.factors, self.sums, list(self.tokens), given)
         return s.done()
 
 
