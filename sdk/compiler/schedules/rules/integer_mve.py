@@ -92,15 +92,19 @@ def _across(rule: AcrossTiles, loops: Loops, part: Contraction, machine: Machine
 
 def _sums(rule: AcrossTiles, s: Schedule, part: Contraction, pixel: Loop, dot: int) -> list[Loop]:
     """Makes dots of the products of a sum; the loops around them."""
-    reduce, down = loops_of(part.reduce), list[Loop]()
-    if windowed(s.loops, part):
-        runs = s.attempt(_staged, rule.staging, part, dot) if len(part.spatial) > 2 else None
-        if runs:
-            down, reduce = runs
-        else:
-            gather_window(s, part, pixel, reduce, word=dot, run=COPY_RUN)
+    rows = windowed(s.loops, part) and len(part.spatial) > 2
+    down, run = (s.attempt(_staged, rule.staging, part, dot) if rows else None) or _gathered(s, part, pixel, dot)
     s.pack(part.b, 1, 1)
-    return [*down, *dots(s, reduce, dot)]
+    return [*down, *dots(s, run, dot)]
+
+
+def _gathered(s: Schedule, part: Contraction, pixel: Loop, dot: int) -> tuple[list[Loop], list[Loop]]:
+    """As where rows are staged, the loops over a sum in two parts, of which the first is empty: where it is a window,
+    that is gathered."""
+    reduce = loops_of(part.reduce)
+    if windowed(s.loops, part):
+        gather_window(s, part, pixel, reduce, word=dot, run=COPY_RUN)
+    return [], reduce
 
 
 def dots(s: Schedule, reduce: list[Loop], dot: int) -> list[Loop]:
@@ -160,17 +164,12 @@ class OneChannel:
         s, pixel = Schedule(loops), part.spatial[-1]
         if not reads_channels(loops, part) and window_stride(loops, part, pixel.var) == 1:
             return _pixel_lanes(self, s, part, pixel)
-        down, run, tile = list[Loop](), loops_of(part.reduce), list[Loop]()
-        gathered = False
-        if windowed(loops, part):
-            if runs := s.attempt(_runs_of_rows, part, self.region):
-                down, run = runs
-            else:
-                gather_window(s, part, loop_of(pixel), run, word=dot, run=COPY_RUN)
-                gathered = True
+        rows, tile = windowed(loops, part), list[Loop]()
+        staged = s.attempt(_runs_of_rows, part, self.region) if rows else None
+        down, run = staged or _gathered(s, part, loop_of(pixel), dot)
         s.pack(part.b, 1, 1)
         sums = [*down, *dots(s, run, dot)]
-        if not gathered and prove_ge(pixel.hi, 4) is True:
+        if (staged or not rows) and prove_ge(pixel.hi, 4) is True:
             tile = [s.overlap(loop_of(pixel), 4).inner]
             (after,) = s.fission(tile[0], "local")
             s.vectorize(after).unroll_and_jam(tile[0], sums)
