@@ -6,6 +6,7 @@ Every length from 1 to 70 runs, so that each vector width meets each rest; resul
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ import pytest
 from c_harness import HOST_ISA, Kernels, build
 
 from sdk.compiler.interp.loops import run_loops
-from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.intrinsics import op
+from sdk.compiler.ir.loops import Block, Buffer, For, Load, Loops, Param, Store
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I32, I64, U8, DType, TensorType
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import Nest
@@ -187,3 +189,20 @@ def test_schedules_are_sound(isa: str, k: int) -> None:
         arrays = {p.buffer.name: a for p, a in zip(done.params, [*args, np.full_like(want, 1)], strict=True)}
         run_loops(done, arrays)
         compare(arrays[done.params[-1].buffer.name], want, f"{done.trace} at {dims}")
+
+
+def test_vectors_of_one_lane(tmp_path: Path) -> None:
+    """What a loop of one iteration becomes: a broadcast to the type that its argument has already."""
+    types = (F16, F32, F64, I8, U8, I32, I64, BOOL)
+    functions = []
+    for k, kind in enumerate(types):
+        params = [Param(Buffer(name, kind, (5,)), mode) for name, mode in (("x", "read"), ("y", "write"))]
+        i = Var("i", 0, 4)
+        body = Store("y", (i.expr,), op("broadcast", Load("x", (i.expr,), kind), dtype=kind))
+        functions.append(Loops(f"one{k}", (), tuple(params), Block((For(i, 0, 5, Block((body,))),))))
+    kernels = build(functions, tmp_path, HOST_ISA)
+    for loops, kind in zip(functions, types, strict=True):
+        x = np.array([0, 1, 1, 0, 1]).astype(kind.numpy)
+        y = np.zeros_like(x)
+        kernels.call(loops.name, [x, y], [])
+        np.testing.assert_array_equal(y, x, str(kind))

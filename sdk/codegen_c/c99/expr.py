@@ -348,6 +348,8 @@ class ValuePrinter:
 
     def _splat(self, arg: ValueExpr, to: DType) -> CValue:
         """One value, or one group of four bytes, in all lanes of ``to``."""
+        if arg.dtype == to:
+            return self.value(arg)
         if to.kind == "b":
             signs = self._unit.helper(f"splat_i8x{to.lanes}")
             return CValue(f"{signs}((int8_t)-{self.text(arg, UNARY + 1)})", ATOM)
