@@ -1,4 +1,4 @@
-"""A loops function as one static C function: buffers become pointers, scalars or arrays; loops stay loops."""
+"""A loops function as one static C function: loops stay loops, statements become lines."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
 
+from sdk.codegen_c.c99.access import Accesses
 from sdk.codegen_c.c99.asm_statement import Statement
-from sdk.codegen_c.c99.dims import ATOM, UNARY, DimPrinter
-from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
+from sdk.codegen_c.c99.dims import UNARY, DimPrinter
+from sdk.codegen_c.c99.expr import checked_nonnegative
 from sdk.codegen_c.c99.function import CFunction, has_scratch
 from sdk.codegen_c.c99.hoist import invariant_reads
-from sdk.codegen_c.c99.instructions.lookup import instruction_text
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
-from sdk.codegen_c.c99.places import Addresses, Index, Place, is_mask
+from sdk.codegen_c.c99.places import Addresses, Index, Place
 from sdk.codegen_c.c99.prefetch import streamed_record
 from sdk.codegen_c.c99.regions import Regions
 from sdk.codegen_c.c99.samples import Around, Branch, KernelCall
@@ -22,14 +22,13 @@ from sdk.codegen_c.c99.thumb import Memory, Names
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.unroll import unrolled, without_zeros
 from sdk.codegen_c.c99.validate import Region, Validator
-from sdk.codegen_c.c99.wide import follow, parts, register_uses, straight_runs, wide_registers
+from sdk.codegen_c.c99.wide import wide_registers
 from sdk.compiler.ir.layout import Widen
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
     Barrier,
     Block,
-    Buffer,
     Eval,
     For,
     If,
@@ -42,14 +41,13 @@ from sdk.compiler.ir.loops import (
     Store,
     ValueExpr,
 )
-from sdk.compiler.ir.types import I8, I32, DType
-from sdk.compiler.ir.walk import buffers_used, dims_used, statements, walk
-from sdk.compiler.sym import Dim, Var, evaluate, flat_index, floordiv, free_vars, max_value, product
+from sdk.compiler.ir.types import I32
+from sdk.compiler.ir.walk import dims_used, statements, walk
+from sdk.compiler.sym import Dim, Var, evaluate, free_vars, max_value, product
 from sdk.errors import BuildError
 
 __all__ = ["emit_loops"]
 
-_LOCAL_BYTES: Final = 64
 _WINDOW_BYTES: Final = 512  # of scratch, that no compiler keeps in registers
 
 
@@ -92,20 +90,15 @@ class _Printer:
     ) -> None:
         self.unit = unit
         self.loops = loops
-        self.offsets = scratch
         self.constant = constant
         self.small = small
         self.scope = Scope()
-        self.places: dict[str, Place] = {}
-        self.pending: dict[tuple[str, Index], str] = {}
         self.lines: list[str] = []
-        self.wide: frozenset[str] = frozenset()
-        self.cursors: dict[str, str] = {}
-        self.hoisted: dict[tuple[str, Index], str] = {}
         self.depth = 1
         self.dims = DimPrinter(unit, self._var)
         self.addresses = Addresses(self.dims, scratch, frozenset(loops.layouts))
-        self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
+        self.accesses = Accesses(unit, self.dims, self.addresses, self.scope, scratch, self._line)
+        self.values = self.accesses.values
         names = Names(self._register, self._memory, self._operand, self.values.is_small, unit.features)
         how = unit.machine.assembly
         at = replace(names, register=self._variable)
@@ -127,12 +120,12 @@ class _Printer:
             const = "const " if p.mode == "read" else ""
             alone = "restrict " if p.buffer.name in self.constant else ""
             parameters.append((f"{const}{scalar_name(p.buffer.dtype)} *{alone}", c_name))
-            self.places[p.buffer.name] = Place(p.buffer, c_name)
+            self.accesses.places[p.buffer.name] = Place(p.buffer, c_name)
         if scratch:
             parameters.append((f"uint8_t *{self._alone()}", "scratch"))
         parameters += [("int32_t ", self.scope.declare(v, v.name)) for v in self.given]
         whole = unrolled(without_zeros(self.loops.body))
-        self.wide = wide_registers(whole)
+        self.accesses.wide = wide_registers(whole)
         self.block(whole)
         body = "\n".join(self.lines)
         unused = [c for _, c in parameters if not re.search(rf"\b{c}\b", body)]
@@ -169,8 +162,8 @@ class _Printer:
 
     def block(self, block: Block) -> None:
         self.scope.push()
-        places, cursors, around = dict(self.places), dict(self.cursors), len(self.around)
-        self._point(block)
+        places, cursors, around = dict(self.accesses.places), dict(self.accesses.cursors), len(self.around)
+        self.accesses.point(block)
         at, own = 0, {s.buffer.name for s in block.body if isinstance(s, Alloc)}
         while at < len(block.body):
             count, lines = self.regions.run(block.body[at:], own) if self.regions else (0, [])
@@ -180,7 +173,7 @@ class _Printer:
                 self.statement(block.body[at], block.body[at + 1 :])
             self.around += (s for s in block.body[at : at + max(count, 1)] if isinstance(s, Alloc | Let))
             at += max(count, 1)
-        self.places, self.cursors = places, cursors
+        self.accesses.places, self.accesses.cursors = places, cursors
         del self.around[around:]
         self.scope.pop()
 
@@ -197,18 +190,18 @@ class _Printer:
             case Block():
                 self._braced("", stmt)
             case For() | If():
-                outside, self.cursors = self.cursors, {}  # they walk over what is read once, in order
+                outside, self.accesses.cursors = self.accesses.cursors, {}  # they walk over what is read once, in order
                 self._for(stmt) if isinstance(stmt, For) else self._if(stmt)
-                self.cursors = outside
+                self.accesses.cursors = outside
             case Let():
                 self._let(stmt, rest)
             case Alloc():
-                self._alloc(stmt.buffer, rest)
+                self.accesses.declare(stmt.buffer, rest)
             case Store():
-                self._store(stmt)
+                self.accesses.store(stmt)
             case Atomic():
                 old = Load(stmt.buffer, stmt.index, stmt.value.dtype)
-                self._store(Store(stmt.buffer, stmt.index, Op(stmt.op, (old, stmt.value), stmt.value.dtype)))
+                self.accesses.store(Store(stmt.buffer, stmt.index, Op(stmt.op, (old, stmt.value), stmt.value.dtype)))
             case Eval():
                 self._eval(stmt)
             case Barrier():
@@ -222,12 +215,12 @@ class _Printer:
         if lines:
             self._region(lines, (stmt,))
             return
-        outside, declared = dict(self.hoisted), []
+        outside, declared = dict(self.accesses.hoisted), []
         for read in invariant_reads(stmt, self.constant, set(self.given)) if self.regions else ():
-            if (read.buffer, read.index) not in self.hoisted:
+            if (read.buffer, read.index) not in self.accesses.hoisted:
                 text = self.values.assigned(read)
                 name = self.scope.declare(("hoisted", read), f"{read.buffer}_now")
-                self.hoisted[read.buffer, read.index] = name
+                self.accesses.hoisted[read.buffer, read.index] = name
                 declared.append((len(self.lines), name))
                 self._line(f"const int32_t {name} = {text};")
         self.scope.push()
@@ -237,26 +230,27 @@ class _Printer:
         self.depth += 1
         ahead = self.unit.machine.prefetch
         if ahead and (record := streamed_record(stmt, self.around, self.loops)):
-            first = self._load(record[0]).text
+            first = self.accesses.load(record[0]).text
             self._line(f"{self.unit.helper('prefetch')}(&{first}, {record[1]}u, {ahead}u);")
         self._inside(stmt, stmt.body)
         if stmt.until is not None:
-            for line in (f"if ({self.values.text(stmt.until)}) {{", "    break;", "}"):
-                self._line(line)
+            self._line(f"if ({self.values.text(stmt.until)}) {{")
+            self._line("    break;")
+            self._line("}")
         self.depth -= 1
         self._line("}")
         for at, name in reversed(declared):  # what assembly reads itself is no variable
             if not any(re.search(rf"\b{name}\b", line) for line in self.lines[at + 1 :]):
                 del self.lines[at]
-        self.hoisted = outside
+        self.accesses.hoisted = outside
         self.scope.pop()
 
     def _region(self, lines: list[str], stmts: tuple[Stmt, ...]) -> None:
         """Assembly in place of ``stmts``; what they would declare is declared before it."""
         for node in walk(stmts):
-            declared = self.pending.pop((node.buffer, node.index), None) if isinstance(node, Store) else None
+            declared = self.accesses.pending.pop((node.buffer, node.index), None) if isinstance(node, Store) else None
             if isinstance(node, Store) and declared:
-                name = self.places[node.buffer].scalars[node.index]
+                name = self.accesses.places[node.buffer].scalars[node.index]
                 if any(f"({name})" in line for line in lines):  # others are only steps on the way
                     self._line(f"{declared} {name};")
         self.lines.extend("    " * self.depth + line for line in lines)
@@ -271,9 +265,9 @@ class _Printer:
         nodes = list(walk(tuple(stmts)))
         inside = dead | {n.buffer.name for n in nodes if isinstance(n, Alloc)}
         stored = [n for n in nodes if isinstance(n, Store) and n.buffer not in inside]
-        names = {(n.buffer, n.index): self.places[n.buffer].scalars.get(n.index) for n in stored}
+        names = {(n.buffer, n.index): self.accesses.places[n.buffer].scalars.get(n.index) for n in stored}
         live = {name: (buffer, tuple(evaluate(d, {}) for d in at)) for (buffer, at), name in names.items() if name}
-        elements = {place.c_name: place.buffer.dtype.scalar.bits for place in self.places.values()}
+        elements = {place.c_name: place.buffer.dtype.scalar.bits for place in self.accesses.places.values()}
         region = Region(statement, tuple(stmts), self.around, live, elements)
         holds = self.validator is None or self.validator.holds(region)
         self.assembly += [(region.stmts, statement)] if holds else []
@@ -281,16 +275,16 @@ class _Printer:
 
     def _register(self, buffer: str, index: Index) -> str | None:
         """The variable that holds an element of 32 bits."""
-        return self.hoisted.get((buffer, index)) or self._variable(buffer, index)
+        return self.accesses.hoisted.get((buffer, index)) or self._variable(buffer, index)
 
     def _variable(self, buffer: str, index: Index) -> str | None:
         """The same for an element of a register buffer."""
-        place = self.places[buffer]
+        place = self.accesses.places[buffer]
         return place.scalars.get(index) if place.element == I32 else None
 
     def _memory(self, buffer: str, index: Index) -> Memory | None:
         """Where an element lies, if not in a register."""
-        return self.addresses.memory(self.places[buffer], index, buffer in self.constant)
+        return self.addresses.memory(self.accesses.places[buffer], index, buffer in self.constant)
 
     def _operand(self, expr: ValueExpr) -> str:
         """A value of 32 bits as an operand of assembly. C widens no operand: what is read from a byte is converted in
@@ -301,7 +295,7 @@ class _Printer:
 
     def _element(self, buffer: str, offset: Dim) -> str:
         """The element so many bytes behind the start of a buffer."""
-        return self.addresses.element(self.places[buffer], offset)
+        return self.addresses.element(self.accesses.places[buffer], offset)
 
     def _fresh(self, name: str) -> str:
         """A name for something that ends before anything else is declared."""
@@ -343,7 +337,7 @@ class _Printer:
         types, texts = [], []
         for arg in stmt.args:
             if isinstance(arg, Load):
-                place = self.places[arg.buffer]
+                place = self.accesses.places[arg.buffer]
                 const = (
                     "const " if any(p.mode == "read" and p.buffer is place.buffer for p in self.loops.params) else ""
                 )
@@ -353,148 +347,3 @@ class _Printer:
                 types.append(self.values.type_of(arg))
                 texts.append(self.values.assigned(arg))
         self._line(f"{self.unit.extern(stmt.symbol, tuple(types))}({', '.join(texts)});")
-
-    # --- buffers ------------------------------------------------------------------------------------------
-
-    def _alloc(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> None:
-        loads, stores = buffers_used(rest)
-        if buffer.name not in loads | stores:
-            return
-        if buffer.space == "register":
-            self.places[buffer.name] = self._registers(buffer, rest)
-            return
-        c_name = self.scope.declare(("buffer", buffer.name), buffer.name)
-        self.places[buffer.name] = Place(buffer, c_name)
-        if buffer.space == "scratch":
-            type = self.unit.alias_type(buffer.dtype)
-            offset = self.offsets[buffer.name]
-            start = f"(scratch + {offset})" if offset else "scratch"
-            cast = f"({type} *)" if buffer.dtype.nbytes == 1 else f"({type} *)(void *)"
-            cast = "" if type == "uint8_t" else cast
-            self._line(f"{type} *const {c_name} = {cast}{start};")
-            return
-        size = buffer.type.max_bytes
-        if size > _LOCAL_BYTES:
-            raise BuildError(f"local array {buffer.name} has {size} bytes; the stack takes at most {_LOCAL_BYTES}")
-        self._line(f"{scalar_name(buffer.dtype)} {c_name}[{size // buffer.dtype.scalar.nbytes}];")
-
-    def _registers(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> Place:
-        """Scalars where every index is a constant and every access has one type, else an array.
-
-        A scalar whose first use is a plain store in this block is declared there."""
-        uses, types = register_uses(buffer, rest, buffer.name in self.wide)
-        constant = all(isinstance(d, int) for index in uses for d in index)
-        if len(types) != 1:
-            raise BuildError(f"register buffer {buffer.name} is used as {' and '.join(sorted(map(str, types)))}")
-        (element,) = types
-        type = self._mask_type(buffer, element, rest) if is_mask(element) else self.unit.value_type(element)
-        if not constant:
-            c_name = self.scope.declare(("buffer", buffer.name), buffer.name)
-            count = floordiv(product(buffer.shape) * buffer.dtype.lanes, element.lanes)
-            self._line(f"{type} {c_name}[{self.dims.text(count)}];")
-            return Place(buffer, c_name, element)
-        scalars: dict[Index, str] = {}
-        for index, direct in uses.items():
-            name = "_".join([buffer.name, *(str(d) for d in index if len(index) > 0)])
-            scalars[index] = self.scope.declare(("register", buffer.name, index), name)
-            if direct:
-                self.pending[buffer.name, index] = type
-            else:
-                self._line(f"{type} {scalars[index]};")
-        return Place(buffer, "", element, scalars)
-
-    def _mask_type(self, buffer: Buffer, element: DType, rest: tuple[Stmt, ...]) -> str:
-        """The C type of a register of lanes of bool: the mask that is stored first."""
-        for node in walk(rest):
-            if isinstance(node, Let):
-                self.values.bound.setdefault(node.name, node.value)
-        stores = [n for n in walk(rest) if isinstance(n, Store) and n.buffer == buffer.name]
-        self.values.masks[buffer.name] = bits = self.values.mask_bits(stores[0].value) if stores else 8
-        return self.unit.vector_type(f"i{bits}x{element.lanes}")
-
-    def _point(self, block: Block) -> None:
-        """Declares a pointer that walks over what wide reads of a block read, where they follow each other."""
-        for name, reads in straight_runs(block, self.wide).items():
-            place, type = self.places[name], reads[0].dtype
-            known = instruction_text("apart", (type,), self.unit.features)
-            if name in self.cursors or known is None or place.buffer.ring is not None:
-                continue
-            offsets = [flat_index(read.index, place.buffer.shape) for read in reads]
-            if all(read.dtype == type for read in reads) and follow(offsets, type.lanes):
-                cursor = self.scope.declare(("cursor", name), f"{name}_next")
-                at = f"{place.c_name}[{self.addresses.offset(place, reads[0].index)}]"
-                self._line(f"const {scalar_name(type)} *{cursor} = &{at};")
-                self.cursors[name] = cursor
-
-    def _wide_read(self, load: Load, names: list[str]) -> None:
-        """Reads a vector into scalars."""
-        known = instruction_text("apart", (load.dtype,), self.unit.features)
-        if known and load.buffer in self.cursors:
-            into = ", ".join(f"&{name}" for name in names)
-            self._line(f"{self.unit.expand(known)}(&{self.cursors[load.buffer]}, {into});")
-            return
-        *outer, last = load.index
-        for k, name in enumerate(names):
-            one = replace(load, index=(*outer, last + k), dtype=load.dtype.scalar)
-            self._line(f"{name} = {self.values.assigned(one)};")
-
-    def _store(self, stmt: Store) -> None:
-        place = self.places[stmt.buffer]
-        if stmt.buffer in self.wide and isinstance(stmt.value, Load):
-            self._wide_read(stmt.value, [place.scalars[index] for index in parts(stmt)])
-            return
-        kind = stmt.value.dtype
-        if is_mask(kind) and place.element is None:
-            kind, value = I8.with_lanes(kind.lanes), self.values.bytes_of(stmt.value)
-        elif is_mask(kind):
-            value = self.values.mask(stmt.value, self.values.masks[stmt.buffer])
-        else:
-            value = self.values.assigned(stmt.value)
-        if stmt.count is not None:
-            at = f"{place.c_name}[{self.addresses.offset(place, stmt.index)}]"
-            helper = self._first_lanes("storen", kind)
-            self._line(f"{helper}(&{at}, {self.dims.text(stmt.count)}, {value});")
-            return
-        declared = self.pending.pop((stmt.buffer, stmt.index), None)
-        if declared:
-            self._line(f"{declared} {place.scalars[stmt.index]} = {value};")
-            return
-        self._line(f"{self._target(place, stmt.index, kind, store=True).text} = {value};")
-
-    def _load(self, load: Load) -> CValue:
-        if (load.buffer, load.index) in self.hoisted:
-            return CValue(self.hoisted[load.buffer, load.index], ATOM)
-        place = self.places[load.buffer]
-        if is_mask(load.dtype) and place.element is None:  # bytes of 0 and 1 become masks
-            signs = self._load(replace(load, dtype=I8.with_lanes(load.dtype.lanes)))
-            return CValue(f"-{signs.text}", UNARY)
-        if load.count is not None:
-            at = f"{place.c_name}[{self.addresses.offset(place, load.index)}]"
-            helper = self._first_lanes("loadn", load.dtype)
-            return CValue(f"{helper}(&{at}, {self.dims.text(load.count)})", ATOM)
-        target = self._target(place, load.index, load.dtype, store=False)
-        if place.element is None and load.dtype.lanes == 1 and load.dtype != place.buffer.dtype.scalar:
-            return CValue(f"({scalar_name(load.dtype)}){target.text}", UNARY)
-        return target
-
-    def _first_lanes(self, name: str, type: DType) -> str:
-        """The helper that loads or stores the first lanes of a vector."""
-        if self.unit.is_word(type):
-            raise BuildError(f"{name} of {type} in a word has no instruction")
-        known = instruction_text(name, (type,), self.unit.features)
-        return self.unit.expand(known) if known else self.unit.helper(f"{name}_{type}")
-
-    def _target(self, place: Place, index: Index, type: DType, store: bool) -> CValue:
-        """The C lvalue of ``index``."""
-        if place.scalars:
-            return CValue(place.scalars[index], ATOM)
-        if place.element is not None:
-            return CValue(f"{place.c_name}[{self.addresses.offset(place, index, place.element.lanes)}]", ATOM)
-        at = f"{place.c_name}[{self.addresses.offset(place, index)}]"
-        if type.lanes == 1:
-            return CValue(at, ATOM)
-        masks = place.buffer.dtype.kind == "b"  # whose bytes become lanes of a vector, never one word
-        whole = not masks and self.addresses.whole(place, index)
-        element = place.buffer.dtype
-        memory = self.unit.vector_type(f"{type}_mem") if masks else self.unit.memory_type(type, element, whole)
-        return CValue(f"*({'' if store else 'const '}{memory} *)&{at}", UNARY)
