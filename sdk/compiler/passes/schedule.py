@@ -121,7 +121,7 @@ def _nest(module: Module, name: str, threads: int = 1, compact: bool = False) ->
         for k, p in enumerate(reads)
         if p in packable
     }
-    return Nest(plain, frozenset(packable), threads, frozenset(even), known, _quantised(module, plain), compact)
+    return Nest(plain, frozenset(packable), threads, frozenset(even), known, _quantised(module, name), compact)
 
 
 def candidates_of(module: Module, machine: Machine) -> dict[str, list[Choice]]:
@@ -129,17 +129,18 @@ def candidates_of(module: Module, machine: Machine) -> dict[str, list[Choice]]:
     return {name: list(_Scheduled(_nest(module, name), machine).candidates()) for name in module.loops}
 
 
-def _quantised(module: Module, product: Loops) -> bool:
-    """Whether each call of a product with weights in groups is given all results of one ``quantize_groups``."""
-    form = format_of_products(product)
+def _quantised(module: Module, name: str) -> bool:
+    """Whether a function is a product with weights in groups, and each call gives it all results of one
+    ``quantize_groups``."""
+    form = format_of_products(module.loops[name])
     if form is None:
         return False
     makers: set[str | None] = set()
     for graph in module.graphs.values():
         calls = [n for n in graph.body if isinstance(n, Call) and n.kind == "loops"]
         made = {n.outs: n.callee for n in calls}
-        makers |= {made.get(n.args[:3]) for n in calls if n.callee == product.name}
-    return all(name is not None and makes_activations(module.loops[name], form) for name in makers)
+        makers |= {made.get(n.args[:3]) for n in calls if n.callee == name}
+    return all(maker is not None and makes_activations(module.loops[maker], form) for maker in makers)
 
 
 def _even(module: Module, arg: Value) -> bool:
