@@ -51,6 +51,7 @@ def f32(*shape: int) -> TensorType:
 
 # what is no product of integers: elements, rows, columns, windows, moves
 BLOCKS = tuple(TensorType(t, s) for t, s in ((I8, (1, 64)), (F32, (1, 2)), (I32, (1, 2)), (U8, (20, 36))))
+EIGHT_BITS = (*BLOCKS[:3], TensorType(U8, (20, 68)))
 ATTEND = {"start": Var("pos", 0, 31).expr, "window": 0, "ring": False, "scale": 0.25, "cap": 0.0}
 OTHERS = ("add", "softmax", "transpose", "reduce_sum", "max_pool2d")
 
@@ -73,6 +74,7 @@ def nests(machine: Machine) -> Iterator[Nest]:
     yield Nest(test_float_windows.nest("same")[0])
     yield built("matmul", (f32(16, 24), f32(24, 40)), {})
     yield built("dense_groups", BLOCKS, {"format": "Q4_0"})
+    yield replace(built("dense_groups", EIGHT_BITS, {"format": "Q8_0"}), quantised=True)
     yield built("lookup_groups", (BLOCKS[3], TensorType(I32, (2,))), {"format": "Q4_0"})
     yield built("attend", (f32(1, 2, 16), f32(1, 16, 32), f32(1, 32, 16)), ATTEND)
     yield built("transpose", (f32(32, 40),), {"perm": (1, 0)})
