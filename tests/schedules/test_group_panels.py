@@ -24,7 +24,7 @@ from sdk.compiler.ops.group_formats import FORMATS, GROUP
 from sdk.compiler.ops.group_products import blocks_of
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.schedule import ScheduleLoops
-from sdk.compiler.schedules.group_panels import PANEL, format_of_products, group_panels
+from sdk.compiler.schedules.group_panels import PANEL, Activations, format_of_products, group_panels
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.rules import rule_for
 from sdk.compiler.schedules.rules.groups import GroupPanels
@@ -64,8 +64,17 @@ def arguments(name: str, m: int, n: int, k: int) -> list[np.ndarray]:
     return [*made, blocks_of(name, n, k)(rng)]
 
 
-def scheduled(loops: Loops, rule: GroupPanels) -> Loops:
-    return group_panels(loops, rule.lanes, rule.factors, rule.sums, rule.tokens, "quantised")
+def scheduled(loops: Loops, rule: GroupPanels, given: Activations = "quantised") -> Loops:
+    return group_panels(loops, rule.lanes, rule.factors, rule.sums, rule.tokens, given)
+
+
+def anything(args: list[np.ndarray]) -> list[np.ndarray]:
+    """The arguments with activations of -128 among others, and scales and sums that are not theirs."""
+    x, scale, sums, w = args
+    rng = np.random.default_rng(len(x))
+    x = rng.choice(np.array([-128, -127, 0, 127], np.int8), x.shape)
+    scale = np.abs(rng.standard_normal(scale.shape)).astype(np.float32)
+    return [x, scale, (100 * rng.standard_normal(sums.shape)).astype(sums.dtype), w]
 
 
 def shapes(name: str) -> Iterator[tuple[int, int]]:
@@ -109,6 +118,18 @@ def test_lanes_compute_the_reference(name: str, core: str) -> None:
             check(out, args, name)
 
 
+@pytest.mark.parametrize("core", [core for core, rule in RULES.items() if rule.factors != "signs"])
+def test_lanes_take_any_activations(core: str) -> None:
+    """Those of -128, and sums of others, where nothing tells that ``quantize_groups`` makes them."""
+    made = scheduled(plain("Q8_0", 3, 16, 64), RULES[core], "any")
+    assert findings(made) == []
+    args = anything(arguments("Q8_0", 3, 16, 64))
+    out = np.zeros((3, 16), np.float32)
+    stored = pack_array(args[3], made.layouts["w"])
+    run_loops(made, dict(zip(("x", "scale", "sums", "w", "o"), [*args[:3], stored, out], strict=True)), {}, (0, 1))
+    check(out, args, "Q8_0")
+
+
 def test_layouts_lose_nothing() -> None:
     for name in FORMATS:
         for n, k in shapes(name):
@@ -147,7 +168,7 @@ def test_kernels_as_c(core: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("core", SETS)
 def test_any_activations(core: str, tmp_path: Path) -> None:
-    """Those of -128, and sums of others, where nothing tells that ``quantize_groups`` makes them."""
+    """The same as C, in all formats."""
     isa, toolchain = SETS[core]
     functions = {}
     for name in FORMATS:
@@ -156,10 +177,7 @@ def test_any_activations(core: str, tmp_path: Path) -> None:
         functions[name] = (made, n, k)
     kernels = build([made for made, *_ in functions.values()], tmp_path, isa, toolchain)
     for name, (made, n, k) in functions.items():
-        args, rng = arguments(name, 6, n, k), np.random.default_rng(n)
-        args[0] = rng.choice(np.array([-128, -127, 0, 127], np.int8), args[0].shape)
-        args[1] = np.abs(rng.standard_normal(args[1].shape)).astype(np.float32)
-        args[2] = (100 * rng.standard_normal(args[2].shape)).astype(args[2].dtype)
+        args = anything(arguments(name, 6, n, k))
         out = np.zeros((6, n), np.float32)
         kernels.call(made.name, [*args[:3], pack_array(args[3], made.layouts["w"]), out], [6], (0, 2))
         check(out, args, name)

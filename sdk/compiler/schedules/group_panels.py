@@ -321,7 +321,12 @@ class _Panels:
     @property
     def _signed(self) -> bool:
         """Whether numbers do not fit factors, but are less ``zero`` what bytes are."""
-        return self.form.signed and self.factors in ("lane", "signs")
+        return self.form.signed and self._signed_bytes
+
+    @property
+    def _signed_bytes(self) -> bool:
+        """Whether dot products take weights as signed bytes."""
+        return self.factors in ("lane", "signs")
 
     def _word(self, tile: _Tile, place: tuple[Dim, Dim], k: int, run: Run, j: int, x: Dim, n: int) -> Iterator[Stmt]:
         """Four weights of each row by four activations of each token."""
@@ -358,8 +363,7 @@ class _Panels:
         value = number_of(run, byte)
         if self.form.signed and not self._signed:
             value = op("xor", value, op("broadcast", imm(self.form.zero, U8), dtype=self.words))
-        signed = self.factors in ("lane", "signs")
-        return op("bits", value, dtype=I8.with_lanes(WORD * self.lanes)) if signed else value
+        return op("bits", value, dtype=I8.with_lanes(WORD * self.lanes)) if self._signed_bytes else value
 
     def _dot(self, total: ValueExpr, tile: _Tile, t: int, v: int, x: Dim) -> ValueExpr:
         """A vector of sums with the products of a word more."""
