@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.stmt import emit_loops
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.stmt import emit_loops
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import BOOL, F32, I8, U8, TensorType
 from sdk.compiler.machines.lookup import machine_for

@@ -82,7 +82,10 @@ def module_name(path: Path) -> str:
 
 MODULES = {module_name(path): path for path in python_files()}
 FRONTENDS = {name for name, path in MODULES.items() if path.match("sdk/frontends/*/__init__.py")}
-BACKENDS = {name for name, path in MODULES.items() if path.match("sdk/codegen_c/*/__init__.py")}
+PRINTERS = {name for name, path in MODULES.items() if path.match("sdk/codegen_c/*/__init__.py")}
+BACKENDS = {name for name in PRINTERS if "\nBACKEND = " in MODULES[name].read_text(encoding="utf-8")}
+# Backends whose kernels are part of what others print, and those others.
+KERNELS_OF = {"opencl": ("gpu",), "spirv": ("gpu", "wgsl"), "wgsl": ("gpu",)}
 
 
 def group_of(module: str) -> str:
@@ -179,12 +182,14 @@ def test_nothing_names_a_frontend(package: str) -> None:
 
 @pytest.mark.parametrize("package", sorted(BACKENDS))
 def test_nothing_names_a_backend(package: str) -> None:
-    """But those who look for backends in their folder, and backends that print the C of another beside their own."""
-    users = naming(package)
-    if package in ("sdk.codegen_c.c99", "sdk.codegen_c.opencl", "sdk.codegen_c.spirv", "sdk.codegen_c.wgsl"):
-        able = tuple(f"sdk.codegen_c.{name}." for name in ("opencl", "gpu", "wgsl"))
-        users = {u for u in users if not u.startswith(able)}
-    assert users <= {"sdk", "sdk.codegen_c"}
+    """But those who look for backends in their folder, and backends with the kernels of another in what they print."""
+    able = tuple(f"sdk.codegen_c.{name}." for name in KERNELS_OF.get(package.split(".")[-1], ()))
+    assert {user for user in naming(package) if not user.startswith(able)} <= {"sdk", "sdk.codegen_c"}
+
+
+def test_functions_know_nothing_of_the_program_around_them() -> None:
+    assert {"sdk.codegen_c.functions", "sdk.codegen_c.program"} == PRINTERS - BACKENDS
+    assert not naming("sdk.codegen_c.program") & set(all_below("sdk.codegen_c.functions"))
 
 
 def test_no_cycle() -> None:

@@ -205,7 +205,7 @@ def test_primitives() -> None:
 def test_macros_are_those_of_the_templates() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "templates" / "c99").glob("*.j2"))
     for name in ("weights.py", "weights_blob.py"):
-        text += (ROOT / "sdk" / "codegen_c" / "c99" / name).read_text(encoding="utf-8")
+        text += (ROOT / "sdk" / "codegen_c" / "program" / name).read_text(encoding="utf-8")
     spec = prose(section(ROOT / "SPEC.md", "5. The generated C"))
     for name in {w for w in re.findall(r"\bM_([A-Z_]*[A-Z])\b", spec)}:
         assert re.search(rf"\b{name}\b|_{name}\b", text), f"SPEC.md names M_{name}"

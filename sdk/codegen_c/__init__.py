@@ -1,4 +1,4 @@
-"""The backends: each package of this folder prints modules in one language, and is found by looking for it here."""
+"""The backends: each package of this folder with a ``BACKEND`` prints modules, and is found by looking for it here."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ __all__ = ["backend_names", "backends", "get_backend", "usual_backend"]
 
 @cache
 def backends() -> tuple[Backend, ...]:
-    """The ``BACKEND`` of every package here, by name."""
-    packages = sorted(info.name for info in iter_modules(__path__) if info.ispkg)
-    return tuple(import_module(f"{__name__}.{name}").BACKEND for name in packages)
+    """The ``BACKEND`` of every package here that has one, by name: others print what several backends need."""
+    names = sorted(info.name for info in iter_modules(__path__) if info.ispkg)
+    packages = [import_module(f"{__name__}.{name}") for name in names]
+    return tuple(package.BACKEND for package in packages if hasattr(package, "BACKEND"))
 
 
 def backend_names() -> tuple[str, ...]:

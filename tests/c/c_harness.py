@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.function import CFunction
-from sdk.codegen_c.c99.stmt import emit_loops
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.function import CFunction
+from sdk.codegen_c.functions.stmt import emit_loops
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.memory.scratch import scratch_layout
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for

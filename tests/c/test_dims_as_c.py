@@ -10,8 +10,8 @@ import pytest
 from c_harness import HEAD, WARNINGS
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.dims import DimPrinter
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.dims import DimPrinter
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.sym import Dim, Var, dmax, dmin, evaluate, floordiv, mod
 from sdk.errors import BuildError
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from c_harness import build
 
-from sdk.codegen_c.c99.kernel_cost import kernel_cost
+from sdk.codegen_c.functions.kernel_cost import kernel_cost
 from sdk.compiler.analysis.instances import instance, same, specialised
 from sdk.compiler.analysis.work import Cost, cost, length, work
 from sdk.compiler.interp.loops import run_loops

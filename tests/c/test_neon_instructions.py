@@ -13,8 +13,8 @@ import pytest
 from c_harness import HEAD, WARNINGS
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.instructions.neon_integer import SET
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.instructions.neon_integer import SET
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.types import DType, dtype
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for

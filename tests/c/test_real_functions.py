@@ -19,7 +19,7 @@ import pytest
 from c_harness import WARNINGS
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.ir.intrinsics import INTRINSICS, apply
 from sdk.compiler.ir.types import F16, F32, F64, I8, I32, I64, U8, U32, DType
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from c_model import OPTIONS, CModel, Net, check, files_of, load
 
-from sdk.codegen_c.c99.steps import by_steps, runs_of
+from sdk.codegen_c.program.steps import by_steps, runs_of
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import F32

@@ -15,9 +15,9 @@ from c_harness import WARNINGS
 from differential.started import run_started
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.instructions.lookup import INSTRUCTION_SETS, instruction_text
-from sdk.codegen_c.c99.instructions.model import Instruction
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.instructions.lookup import INSTRUCTION_SETS, instruction_text
+from sdk.codegen_c.functions.instructions.model import Instruction
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.ir.intrinsics import INTRINSICS, has_meaning
 from sdk.compiler.ir.types import DType, dtype
 from sdk.driver.targets import target_of

@@ -11,7 +11,7 @@ from c_model import CModel, Net, check, files_of, load
 from elftools.elf.constants import SH_FLAGS
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.weights_blob import BLOB_ABOVE
+from sdk.codegen_c.program.weights_blob import BLOB_ABOVE
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I8, I16, I32

@@ -18,8 +18,8 @@ from told import EXAMPLE
 
 from sdk import SdkError
 from sdk.cli import output, run_command
-from sdk.codegen_c.c99.banner import comment
-from sdk.codegen_c.c99.interface import quoted
+from sdk.codegen_c.program.banner import comment
+from sdk.codegen_c.program.interface import quoted
 from sdk.notebook import pairs
 from sdk.text import printable
 

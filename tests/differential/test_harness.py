@@ -22,7 +22,7 @@ from differential.engines import differences
 from differential.image import Compiled
 from differential.machines import execute
 from differential.subjects import Subject, subjects
-from sdk.codegen_c.c99.instructions import x86
+from sdk.codegen_c.functions.instructions import x86
 from sdk.driver.targets import capabilities
 from sdk.toolchains import BuildCache
 

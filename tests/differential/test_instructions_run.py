@@ -19,11 +19,11 @@ import pytest
 from differential.cores import board_of
 from differential.image import link_code
 from differential.machines import Request, run_requests
-from sdk.codegen_c.c99.instructions.lookup import INSTRUCTION_SETS, fits, in_order, instruction_text
-from sdk.codegen_c.c99.instructions.model import Instruction
-from sdk.codegen_c.c99.instructions.operations import MEMORY
-from sdk.codegen_c.c99.stmt import emit_loops
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.instructions.lookup import INSTRUCTION_SETS, fits, in_order, instruction_text
+from sdk.codegen_c.functions.instructions.model import Instruction
+from sdk.codegen_c.functions.instructions.operations import MEMORY
+from sdk.codegen_c.functions.stmt import emit_loops
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.loops import Block, Buffer, For, Imm, Load, Loops, Op, Param, Store, ValueExpr

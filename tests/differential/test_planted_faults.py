@@ -12,7 +12,7 @@ from generate import KINDS
 
 from differential.command import chunks, work
 from sdk.codegen_c import rescaled
-from sdk.codegen_c.c99 import unit
+from sdk.codegen_c.functions import unit
 from sdk.compiler.passes import mulh_requantize
 from sdk.compiler.schedules import blocks
 
@@ -23,7 +23,7 @@ COUNT = 300
 
 def halves_of_negative_numbers_rounded_the_other_way(patch: Patch) -> None:
     right = rescaled.rescaled
-    for module in ("sdk.codegen_c.c99.expr", "sdk.codegen_c.c99.thumb.instruction_selection"):
+    for module in ("sdk.codegen_c.functions.expr", "sdk.codegen_c.functions.thumb.instruction_selection"):
 
         def changed(*given: Any) -> Any:
             found = right(*given)

@@ -18,7 +18,7 @@ from tflite_files import ModelFile
 
 from sdk import driver
 from sdk.boards import load_board
-from sdk.codegen_c.c99.selftest import selftest_file
+from sdk.codegen_c.program.selftest import selftest_file
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.types import dtype
 from sdk.compiler.memory.regions import parse_pools

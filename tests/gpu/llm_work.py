@@ -16,8 +16,9 @@ from sdk.llm.model import LanguageModel
 
 def compared(folder: Path, cache: Path, parts: Sequence[int], seed: int = 0) -> dict[str, Any]:
     """Feeds random tokens in ``parts`` to a build and to it without a GPU: how far logits are apart, relative to
-    the largest, after each part, after ``verify``, after a conversation was put back and after a reset; how many
-    recordings were made by then; and what the GPU does not run."""
+    the largest, after each part, after ``verify``, after a conversation was put back and after a reset; the tokens of
+    the parts and the processor's logits after the last; how many recordings were made by then; and what the GPU does
+    not run."""
     os.environ["SDK_CACHE"] = str(cache)
     with sdk.llm.load(folder, 1) as gpu:
         library = gpu._library
@@ -27,15 +28,17 @@ def compared(folder: Path, cache: Path, parts: Sequence[int], seed: int = 0) -> 
         ids = np.random.default_rng(seed).integers(0, gpu.vocabulary_size, sum(parts) + 8)
         at, off = 0, []
 
-        def apart(call: str, count: int, start: int) -> float:
+        def apart(call: str, count: int, start: int) -> tuple[float, Any]:
             a, b = (getattr(m, call)(ids[start : start + count]) for m in (processor, gpu))
-            return float(np.abs(a - b).max() / np.abs(a).max())
+            return float(np.abs(a - b).max() / np.abs(a).max()), a
 
         for part in parts:
-            off.append(apart("feed", part, at))
+            one, logits = apart("feed", part, at)
+            off.append(one)
             at += part
         recorded = gpu.recorded
-        verified = apart("verify", 3, at)
+        fed = {"ids": ids[:at], "logits": logits}
+        verified, _ = apart("verify", 3, at)
         saved = gpu.save()
         before = gpu.feed(ids[at : at + 1])
         gpu.reset()
@@ -44,8 +47,8 @@ def compared(folder: Path, cache: Path, parts: Sequence[int], seed: int = 0) -> 
         restored = float(np.abs(gpu.feed(ids[at : at + 1]) - before).max())
         for model in (processor, gpu):
             model.reset()
-        found = {"off": off, "verified": verified, "restored": restored, "reset": apart("feed", 5, 0)}
-        return {**found, "recorded": recorded, "notes": list(gpu.notes)}
+        found = {"off": off, "verified": verified, "restored": restored, "reset": apart("feed", 5, 0)[0]}
+        return {**found, **fed, "recorded": recorded, "notes": list(gpu.notes)}
 
 
 def chosen(checkpoint: Path, folder: Path) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import sdk
-from sdk.codegen_c.c99.stmt import emit_loops
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.stmt import emit_loops
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.types import F32, I8, I32, U8, TensorType
 from sdk.compiler.ops import OPS

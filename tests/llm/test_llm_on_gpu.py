@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from llm_helpers import saved
+from llm_helpers import logits_of, saved
 
 from sdk.driver import BuildOptions
 from sdk.driver.choosing import Choice
@@ -27,7 +28,8 @@ SIZES = {
 }  # fmt: skip
 PARTS = [8, 1, 1, 5, *[1] * 16, 8]
 RECORDINGS = 3  # of prompts of 8 and 5, and of one token, wherever it stands
-FLOATS, ROUNDED = 2e-5, 2e-2  # of the largest logit: sums in another order; activations on both sides of a rounding
+# Of the largest logit: sums in another order; caches of 16 bits; activations on both sides of a rounding.
+FLOATS, HALVES, ROUNDED = 2e-5, 1e-3, 2e-2
 
 
 def _built(folder: Path, gpu: str, **options: Any) -> Path:
@@ -75,14 +77,22 @@ def test_a_matrix_beyond_what_a_kernel_may_see(
 
 
 @pytest.mark.slow
-def test_the_shape_of_smollm2(tmp_path: Path, lavapipe: Callable[..., Any]) -> None:  # noqa: F811
-    saved(
+@pytest.mark.parametrize("format", [None, "q8_0"])
+def test_the_shape_of_smollm2(
+    tmp_path: Path, lavapipe: Callable[..., Any], format: str | None  # noqa: F811
+) -> None:
+    """Floats are within the rounding of caches of 16 bits. Activations of 8 bits fall on either side of a rounding, and
+    30 layers of random weights make more of each: the GPU is nearer to the processor than that is to floats."""
+    model = saved(
         tmp_path / "hf", "Llama", vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
         num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=2048, tie_word_embeddings=True,
     )  # fmt: skip
-    build_model(tmp_path / "hf", tmp_path / "built", context=512, quantize="q8_0", cache="f16", name="m", gpu="vulkan")
+    build_model(tmp_path / "hf", tmp_path / "built", context=512, quantize=format, cache="f16", name="m", gpu="vulkan")
     found = lavapipe(compared, tmp_path / "built", tmp_path / "cache", [60, *[1] * 32])
-    assert max(*found["off"], found["verified"], found["reset"]) <= ROUNDED
+    floats = logits_of(model, found["ids"])[-1]
+    rounded = float(np.abs(found["logits"] - floats).max() / np.abs(floats).max())
+    assert rounded <= (0.25 if format else HALVES)
+    assert max(*found["off"], found["verified"], found["reset"]) <= (rounded if format else HALVES)
     assert found["recorded"] == 2
     assert found["notes"] == []
 

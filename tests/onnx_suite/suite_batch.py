@@ -16,7 +16,7 @@ from suite_cases import Case
 from sdk.boards import load_board
 from sdk.codegen_c import get_backend
 from sdk.codegen_c.base import EmitOptions
-from sdk.codegen_c.c99.glue import models_file
+from sdk.codegen_c.program.glue import models_file
 from sdk.compiler.ir.types import SCALARS, TensorType
 from sdk.compiler.sym import Dim, Var, free_vars, substitute
 from sdk.devices.client import Session, open_device

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.stmt import emit_loops
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.stmt import emit_loops
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.memory.scratch import scratch_layout

@@ -11,7 +11,7 @@ import pytest
 from unicorn import UC_ARCH_ARM, UC_MODE_MCLASS, UC_MODE_THUMB, Uc
 from unicorn.arm_const import UC_ARM_REG_CPSR, UC_ARM_REG_R0, UC_CPU_ARM_CORTEX_M4
 
-from sdk.codegen_c.c99.thumb.execute import Fault, Memory, execute, signed
+from sdk.codegen_c.functions.thumb.execute import Fault, Memory, execute, signed
 from sdk.toolchains.elf import ElfFile
 
 CODE, DATA, SIZE = 0x10000, 0x20000, 4096

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sdk.codegen_c.c99.thumb import Memory, Names, select
+from sdk.codegen_c.functions.thumb import Memory, Names, select
 from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Block, For, Load, Store
 from sdk.compiler.ir.types import I32

@@ -12,12 +12,18 @@ import pytest
 
 from sdk.boards import board_names, load_board, with_implied
 from sdk.boards.board import CAPABILITIES
-from sdk.codegen_c.c99.helpers import helper_text
-from sdk.codegen_c.c99.instructions.lookup import INSTRUCTION_SETS, assembly_line, fits, in_order, instruction_text
-from sdk.codegen_c.c99.instructions.model import Instruction, filled
-from sdk.codegen_c.c99.instructions.operations import MEMORY, OWN
-from sdk.codegen_c.c99.thumb.execute import Memory, execute, signed
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.helpers import helper_text
+from sdk.codegen_c.functions.instructions.lookup import (
+    INSTRUCTION_SETS,
+    assembly_line,
+    fits,
+    in_order,
+    instruction_text,
+)
+from sdk.codegen_c.functions.instructions.model import Instruction, filled
+from sdk.codegen_c.functions.instructions.operations import MEMORY, OWN
+from sdk.codegen_c.functions.thumb.execute import Memory, execute, signed
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.ir.intrinsics import INTRINSICS, has_meaning
 from sdk.compiler.ir.types import I32, DType, dtype
 from sdk.compiler.machines.lookup import MACHINES

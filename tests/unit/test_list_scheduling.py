@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from sdk.codegen_c.c99.thumb import Access, BasicBlock, Emitted, LiveIn, Path, Read, Step, Write, emit
-from sdk.codegen_c.c99.thumb.basic_block import Item, Node, Width
-from sdk.codegen_c.c99.thumb.execute import Fault, Memory, execute, signed
-from sdk.codegen_c.c99.thumb.list_scheduling import REGISTERS
+from sdk.codegen_c.functions.thumb import Access, BasicBlock, Emitted, LiveIn, Path, Read, Step, Write, emit
+from sdk.codegen_c.functions.thumb.basic_block import Item, Node, Width
+from sdk.codegen_c.functions.thumb.execute import Fault, Memory, execute, signed
+from sdk.codegen_c.functions.thumb.list_scheduling import REGISTERS
 from sdk.compiler.ir.intrinsics import imm
 
 LOADS = {"ldr": "<I", "ldrb": "<B", "ldrsb": "<b", "ldrh": "<H", "ldrsh": "<h"}

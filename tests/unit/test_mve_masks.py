@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from sdk.codegen_c.c99 import helpers, real
-from sdk.codegen_c.c99.instructions.lanes import LANES
-from sdk.codegen_c.c99.instructions.mve import compared
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions import helpers, real
+from sdk.codegen_c.functions.instructions.lanes import LANES
+from sdk.codegen_c.functions.instructions.mve import compared
+from sdk.codegen_c.functions.unit import Unit
 from sdk.errors import BuildError
 
 FAMILIES = sorted({*real._ANY, *real._LANES, *LANES})

@@ -17,8 +17,8 @@ from sdk.boards import load_board
 from sdk.cli import run_command
 from sdk.codegen_c import get_backend
 from sdk.codegen_c.base import EmitOptions
-from sdk.codegen_c.c99 import regions, stmt
-from sdk.codegen_c.c99.thumb import list_scheduling
+from sdk.codegen_c.functions import regions, stmt
+from sdk.codegen_c.functions.thumb import list_scheduling
 from sdk.compiler.ir import packing
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.driver import BuildOptions
@@ -30,7 +30,7 @@ from sdk.errors import MiscompileWarning
 sys.path.append(str(Path(__file__).resolve().parents[1] / "frontends"))
 from tflite_files import ModelFile
 
-selection: Any = sys.modules["sdk.codegen_c.c99.thumb.instruction_selection"]
+selection: Any = sys.modules["sdk.codegen_c.functions.thumb.instruction_selection"]
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits_int8.tflite"
 BOARD = "qemu-cortex-m4"
 Patch = pytest.MonkeyPatch

@@ -16,7 +16,7 @@ __all__ = ["BACKEND"]
 
 
 def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions) -> Emitted:
-    from sdk.codegen_c.c99.files import emit
+    from sdk.codegen_c.program.files import emit
 
     return emit(module, prefix, isa=isa, options=options)
 
@@ -28,7 +28,7 @@ def _rolled(isa: frozenset[str]) -> bool:
 
 
 def _cost(loops: Loops, isa: frozenset[str]) -> Cost:
-    from sdk.codegen_c.c99.kernel_cost import kernel_cost
+    from sdk.codegen_c.functions.kernel_cost import kernel_cost
 
     return kernel_cost(loops, isa)
 
@@ -43,7 +43,7 @@ def _feeding(prefix: str) -> tuple[str, ...]:
 
 
 def _dispatch(prefix: str, files: Files, variants: Sequence[Variant]) -> Files:
-    from sdk.codegen_c.c99.dispatch import dispatch_files
+    from sdk.codegen_c.program.dispatch import dispatch_files
 
     return dispatch_files(prefix, files, variants)
 

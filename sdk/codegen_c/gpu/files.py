@@ -8,10 +8,6 @@ from functools import partial
 from typing import Final
 
 from sdk.codegen_c.base import EmitOptions, Emitted
-from sdk.codegen_c.c99.banner import banner, comment
-from sdk.codegen_c.c99.files import emit as emit_c
-from sdk.codegen_c.c99.interface import Interface, quoted
-from sdk.codegen_c.c99.weights import Weights, collect, collect_file
 from sdk.codegen_c.gpu.kernels import Code, Kernels, Regions, kernels
 from sdk.codegen_c.gpu.live import live_of
 from sdk.codegen_c.gpu.run import GpuRunPrinter, left_of
@@ -27,6 +23,10 @@ from sdk.codegen_c.gpu.steps import (
     scratch_bytes,
     steps_of,
 )
+from sdk.codegen_c.program.banner import banner, comment
+from sdk.codegen_c.program.files import emit as emit_c
+from sdk.codegen_c.program.interface import Interface, quoted
+from sdk.codegen_c.program.weights import Weights, collect, collect_file
 from sdk.compiler.ir.module import Module
 from sdk.errors import BuildError
 from sdk.resources import data_dir

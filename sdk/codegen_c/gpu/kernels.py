@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sdk.codegen_c.c99.names import identifier
+from sdk.codegen_c.functions.names import identifier
 from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, Groups, parts_of, work_items
 from sdk.codegen_c.gpu.live import LIVE, read_live
 from sdk.codegen_c.opencl.stmt import emit_kernel

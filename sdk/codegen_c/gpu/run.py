@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sdk.codegen_c.c99.function import CFunction
-from sdk.codegen_c.c99.interface import Entry, Interface, Port, quoted
-from sdk.codegen_c.c99.plan import RunPrinter
-from sdk.codegen_c.c99.steps import StepKernel
-from sdk.codegen_c.c99.unit import Unit
-from sdk.codegen_c.c99.weights import Weights
+from sdk.codegen_c.functions.function import CFunction
+from sdk.codegen_c.functions.unit import Unit
 from sdk.codegen_c.gpu.kernels import Kernels
 from sdk.codegen_c.gpu.steps import ARENA, STATE, Constants, Left, Operand, Step, live_numbers, steps_of
+from sdk.codegen_c.program.interface import Entry, Interface, Port, quoted
+from sdk.codegen_c.program.plan import RunPrinter
+from sdk.codegen_c.program.steps import StepKernel
+from sdk.codegen_c.program.weights import Weights
 from sdk.compiler.ir.plan import PlanCall
 from sdk.compiler.sym import Dim, Var, free_vars
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sdk.codegen_c.c99.weights import Weights
 from sdk.codegen_c.gpu.grid import GROUP, MOST_GROUPS, parallel
 from sdk.codegen_c.gpu.kernels import Kernels, Launch
+from sdk.codegen_c.program.weights import Weights
 from sdk.compiler.ir.loops import Block, Buffer, For, Load, Loops, Param, Store
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait

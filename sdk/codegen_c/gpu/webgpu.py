@@ -13,15 +13,15 @@ from functools import partial
 from typing import Any, Final
 
 from sdk.codegen_c.base import EmitOptions, Emitted
-from sdk.codegen_c.c99.files import emit as emit_c
-from sdk.codegen_c.c99.interface import Entry, Interface, Port
-from sdk.codegen_c.c99.plan import RunPrinter
-from sdk.codegen_c.c99.weights import Weights, collect
 from sdk.codegen_c.gpu.files import made_kernels
 from sdk.codegen_c.gpu.kernels import Code, Kernels
 from sdk.codegen_c.gpu.run import PROOF_STEPS, GpuRunPrinter
 from sdk.codegen_c.gpu.steps import ARENA, STATE, Constants, Step, constants, scratch_bytes, steps_of
 from sdk.codegen_c.js import js_dim
+from sdk.codegen_c.program.files import emit as emit_c
+from sdk.codegen_c.program.interface import Entry, Interface, Port
+from sdk.codegen_c.program.plan import RunPrinter
+from sdk.codegen_c.program.weights import Weights, collect
 from sdk.codegen_c.wgsl.kernel import Kernel, make_kernel
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall

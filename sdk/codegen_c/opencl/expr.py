@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from sdk.codegen_c.c99.dims import ATOM, DimPrinter, wrap
-from sdk.codegen_c.c99.expr import CValue, ValuePrinter
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.functions.dims import ATOM, DimPrinter, wrap
+from sdk.codegen_c.functions.expr import CValue, ValuePrinter
+from sdk.codegen_c.functions.unit import Unit
 from sdk.compiler.ir.loops import Idx, Imm, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import BOOL, DType
 from sdk.compiler.ir.walk import walk

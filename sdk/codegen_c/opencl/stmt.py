@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.codegen_c.c99.dims import DimPrinter
-from sdk.codegen_c.c99.expr import checked_nonnegative
-from sdk.codegen_c.c99.names import Scope, identifier
-from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.exacting import is_exacting
+from sdk.codegen_c.functions.dims import DimPrinter
+from sdk.codegen_c.functions.expr import checked_nonnegative
+from sdk.codegen_c.functions.names import Scope, identifier
+from sdk.codegen_c.functions.unit import Unit
 from sdk.codegen_c.opencl.expr import HEAD, WORDS, Values, c_type
 from sdk.compiler.ir.loops import (
     Alloc,

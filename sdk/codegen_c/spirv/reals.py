@@ -1,7 +1,7 @@
 """Functions of real numbers in SPIR-V, for f32 and f64: what drivers promise too little of is made of arithmetic.
 
 Vulkan promises 3 + 2|x| units in the last place for f32's ``exp``, 2^-11 for sine within pi, nothing beyond it, and no
-functions of f64 at all. The methods and numbers are those of the generated C (``c99/real.py``, docs/math.md).
+functions of f64 at all. The methods and numbers are those of the generated C (``functions/real.py``, docs/math.md).
 """
 
 from __future__ import annotations

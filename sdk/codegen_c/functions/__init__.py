@@ -1,0 +1,1 @@
+"""Functions in C: loops, values, instructions and assembly of a kernel as text."""
