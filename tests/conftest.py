@@ -31,7 +31,9 @@ hypothesis.settings.load_profile("same")
 # The many processes that tests start need not compile the package again, whatever the environment says.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".cache" / "bytecode"))
+# The libraries of NumPy and torch: their threads would wait for each other, as other tests have the other processors.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 gc.set_threshold(100_000)  # as the command does: compilations make millions of objects that stay
 
