@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,12 @@ os.environ.setdefault("CROSSLEVEL_CACHE", str(ROOT / ".cache"))
 os.environ.setdefault("CROSSLEVEL_SEED", "327000")
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)  # no deadline: machines are busy
 hypothesis.settings.load_profile("same")
+# The many processes that tests start need not compile the package again, whatever the environment says.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# The libraries of NumPy and torch: their threads would wait for each other, as other tests have the other processors.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 gc.set_threshold(100_000)  # as the command does: compilations make millions of objects that stay
 
@@ -42,6 +49,13 @@ def pytest_report_header() -> list[str]:
         return [f"real models: {MODELS}", seeds]
     none = f"real models: none at {MODELS}; tests marked 'models' are skipped (set CROSSLEVEL_MODELS)"
     return [none, seeds]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What collecting made stays: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -127,6 +127,7 @@ def new_chat(
     kind, chat = _kind(kind_name)
     if chat.threads is not None and (choices.threads or chat.threads) > chat.threads:
         raise UsageError(_MANY_THREADS, where="--threads", hint="leave out --threads")
+    app_settings(kind, "model", settings or {})  # what is wrong with them is told before minutes of work
     with tempfile.TemporaryDirectory(prefix="sdk-chat-") as scratch:
         sets = _sets(kind_name, chat, model, choices, Path(scratch))
         paths, why = embed_chat(sets.first, date=choices.date)

@@ -27,8 +27,15 @@ _X86 = {
     "avx512fp16": ("avx512fp16", "-mavx512fp16"),
 }
 _BASE = {"x86_64": "x86_64", "aarch64": "generic", "arm": "generic+v7a+vfp3d16", "riscv64": "baseline_rv64"}
-# What engines have beyond the first vectors, and the C library for them need not use: it is built once for all of them.
-_LIBRARY = re.compile(r"\+(relaxed_simd|atomics|bulk_memory)\b")
+# What engines may have, and the C library for them need not use: it is built once for all of them.
+_LIBRARY = re.compile(r"\+(simd128|relaxed_simd|atomics|bulk_memory)\b")
+# Cores whose instructions are all those of another one and more: zig's libraries are built once for both.
+_LIKE = {
+    "cortex_m0plus": "cortex_m0",
+    "cortex_m33+dsp+fp_armv8d16sp": "cortex_m4+vfp4d16sp",
+    "cortex_m7+fp_armv8d16sp": "cortex_m4+vfp4d16sp",
+    "cortex_m55+dsp+mve_fp+fp_armv8d16+fullfp16": "cortex_m7+fp_armv8d16",
+}
 _AARCH64 = {
     "dotprod": ("dotprod", "dotprod"),
     "fp16": ("fullfp16", "fp16"),
@@ -111,7 +118,7 @@ def target_for(board: Board, objective: str = "time", *, rolled: bool = False, g
         gcc_flags = (*gcc_flags, *native_flags)
     # on Linux one C library for all processors of an architecture: zig takes most of a minute to build it
     shared = compilers.zig.cpu == "native" or "linux" in compilers.zig.target
-    link_cpu = _BASE.get(board.core.arch, "baseline") if shared else _LIBRARY.sub("", zig_cpu)
+    link_cpu = _BASE.get(board.core.arch, "baseline") if shared else _LIKE.get(zig_cpu, _LIBRARY.sub("", zig_cpu))
     return Target(
         zig_target=compilers.zig.target,
         zig_cpu=zig_cpu,

@@ -36,12 +36,14 @@ class Chunk:
 
 
 def chunks(
-    cores: Sequence[str], kinds: Sequence[str], count: int, seed: int, compiler: str, fixed: Mapping[str, str]
-) -> Iterator[Chunk]:
-    """``count`` networks for each core, of all kinds in turn; compilers take turns too, where none is named."""
-    for number, first in enumerate(range(0, count, SIZE)):
+    cores: Sequence[str], kinds: Sequence[str], count: int, seed: int, compiler: str, fixed: Mapping[str, str],
+    size: int = SIZE,
+) -> Iterator[Chunk]:  # fmt: skip
+    """``count`` networks for each core, of all kinds in turn, ``size`` in an image; compilers take turns too, where
+    none is named."""
+    for number, first in enumerate(range(0, count, size)):
         kind = len(kinds)
-        networks = tuple((seed + k // kind, kinds[k % kind]) for k in range(first, min(first + SIZE, count)))
+        networks = tuple((seed + k // kind, kinds[k % kind]) for k in range(first, min(first + size, count)))
         able = ((c, [one for one in CORES[c].compilers if compiler in ("any", _family(one))]) for c in cores)
         pairs = tuple((c, found[(number + k) % len(found)]) for k, (c, found) in enumerate(able) if found)
         yield Chunk(networks, pairs, tuple(sorted(fixed.items())))

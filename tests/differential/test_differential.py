@@ -12,13 +12,16 @@ from differential.compare import Tally
 from differential.cores import CORES
 
 SEED = int(os.environ["CROSSLEVEL_SEED"])
-COUNT = 2 * SIZE  # networks on every core, of other seeds on each half of the cores
+FEW = SIZE // 2  # networks in an image of a short test
+COUNT = 2 * FEW  # networks on every core, one image a compiler; of other seeds on each half of the cores
 HALVES = list(CORES)[::2], list(CORES)[1::2]
 SOAK = {core: 20_000 if core == "m4" else 5_000 for core in CORES}
 PART = 1_000  # networks of a long test
 
 
-EVERY = [c for k, half in enumerate(HALVES) for c in chunks(half, KINDS, COUNT, SEED + k * COUNT, "any", {})]
+EVERY = [
+    c for k, half in enumerate(HALVES) for c in chunks(half, KINDS, COUNT, SEED + k * COUNT, "any", {}, size=FEW)
+]
 
 
 def judge(tally: Tally) -> None:

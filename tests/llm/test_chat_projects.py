@@ -25,7 +25,7 @@ from sdk.llm.golden import ChatCase, chat_cases, packed_cases
 from sdk.llm.projects import ChatChoices, new_chat
 from sdk.llm.text.sampler import Sampler, Sampling
 from sdk.text import GENERATED
-from sdk.toolchains import zig
+from sdk.toolchains import get_toolchain, zig
 
 ROOT = Path(__file__).resolve().parents[2]
 BOARD, ABI = {"x86_64": ("android-x86_64", "x86_64"), "aarch64": ("android-arm64", "arm64-v8a")}[platform.machine()]
@@ -39,8 +39,10 @@ PIECE = 4096
 @pytest.fixture(scope="module")
 def build(chat_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same model for Android on this machine's processors."""
-    folder = tmp_path_factory.mktemp("android") / "tiny"
-    sdk.llm.build_model(chat_model.parent / "hf", folder, context=192, chunk=16, name="tiny", board=BOARD, threads=2)
+    folder, source = tmp_path_factory.mktemp("android") / "tiny", chat_model.parent / "hf"
+    with pytest.MonkeyPatch.context() as patch:  # zig would build a C library first, for this test alone
+        patch.setattr("sdk.llm.build.toolchain_for", lambda target, _: get_toolchain(target.gcc_command))
+        sdk.llm.build_model(source, folder, context=192, chunk=16, name="tiny", board=BOARD, threads=2)
     return folder
 
 

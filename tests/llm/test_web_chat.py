@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -223,9 +224,12 @@ def test_what_no_page_is_made_of(
     assert not (tmp_path / "p").exists()
 
 
-def test_builds_that_do_not_suit_pages(chat_model: Path, build: Path, tmp_path: Path) -> None:
+def test_builds_that_do_not_suit_pages(build: Path, tmp_path: Path) -> None:
+    info = json.loads((build / "model.json").read_text())
+    assert info["most_threads"] == 1
     many = tmp_path / "many"
-    sdk.llm.build_model(chat_model.parent / "hf", many, context=32, name="tiny", board="wasm32", threads=2)
+    shutil.copytree(build, many)
+    (many / "model.json").write_text(json.dumps({**info, "most_threads": 2}))
     with pytest.raises(UsageError, match="in one thread"):
         new_chat("web", many, tmp_path / "p", ChatChoices())
 

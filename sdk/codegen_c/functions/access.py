@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -12,10 +12,10 @@ from sdk.codegen_c.functions.instructions.lookup import instruction_text
 from sdk.codegen_c.functions.names import Scope, scalar_name
 from sdk.codegen_c.functions.places import Addresses, Index, Place, is_mask
 from sdk.codegen_c.functions.unit import Unit
-from sdk.codegen_c.functions.wide import follow, parts, register_uses, straight_runs
-from sdk.compiler.ir.loops import Block, Buffer, Let, Load, Stmt, Store
+from sdk.codegen_c.functions.wide import accesses, follow, parts, register_uses, straight_runs
+from sdk.compiler.ir.loops import Atomic, Block, Buffer, Let, Load, Stmt, Store
 from sdk.compiler.ir.types import I8, DType
-from sdk.compiler.ir.walk import buffers_used, walk
+from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import flat_index, floordiv, product
 from sdk.errors import BuildError
 
@@ -49,6 +49,7 @@ class Accesses:
         self.hoisted: dict[tuple[str, Index], str] = {}
         self.wide: frozenset[str] = frozenset()
         self._line = line
+        self._found: dict[int, tuple[Stmt, tuple[Load | Store | Atomic, ...]]] = {}
 
     def declare(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> None:
         """Declares a buffer for ``rest``, what follows in its block; one that nothing there uses is left out.
@@ -56,8 +57,7 @@ class Accesses:
         Raises:
             BuildError: an array of more than the stack takes, or a register buffer of several types.
         """
-        loads, stores = buffers_used(rest)
-        if buffer.name not in loads | stores:
+        if not any(node.buffer == buffer.name for _, nodes in self._with_accesses(rest) for node in nodes):
             return
         if buffer.space == "register":
             self.places[buffer.name] = self._registers(buffer, rest)
@@ -77,11 +77,18 @@ class Accesses:
             raise BuildError(f"local array {buffer.name} has {size} bytes; the stack takes at most {_LOCAL_BYTES}")
         self._line(f"{scalar_name(buffer.dtype)} {c_name}[{size // buffer.dtype.scalar.nbytes}];")
 
+    def _with_accesses(self, stmts: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, tuple[Load | Store | Atomic, ...]]]:
+        """Statements with their accesses, which are found once: every buffer of a block asks for them."""
+        for stmt in stmts:
+            if id(stmt) not in self._found:
+                self._found[id(stmt)] = stmt, accesses(stmt)  # with the statement, so that no other gets its id
+            yield self._found[id(stmt)]
+
     def _registers(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> Place:
         """Scalars where every index is a constant and every access has one type, else an array.
 
         A scalar whose first use is a plain store in this block is declared there."""
-        uses, types = register_uses(buffer, rest, buffer.name in self.wide)
+        uses, types = register_uses(buffer, self._with_accesses(rest), buffer.name in self.wide)
         constant = all(isinstance(d, int) for index in uses for d in index)
         if len(types) != 1:
             raise BuildError(f"register buffer {buffer.name} is used as {' and '.join(sorted(map(str, types)))}")

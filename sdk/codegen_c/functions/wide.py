@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import pairwise
+from typing import TypeAlias
 
 from sdk.compiler.ir.loops import Alloc, Atomic, Block, Buffer, Load, Stmt, Store
 from sdk.compiler.ir.types import DType
-from sdk.compiler.ir.walk import buffers_used, statements, walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.sym import Dim, prove_eq
 
-__all__ = ["follow", "parts", "register_uses", "straight_runs", "wide_registers"]
+__all__ = ["accesses", "follow", "parts", "register_uses", "straight_runs", "wide_registers"]
+
+Accesses: TypeAlias = tuple[Load | Store | Atomic, ...]
 
 
 def wide_registers(body: Block) -> frozenset[str]:
@@ -28,17 +31,25 @@ def parts(store: Store) -> list[tuple[Dim, ...]]:
     return [(*outer, last + k) for k in range(store.value.dtype.lanes)]
 
 
-def register_uses(buffer: Buffer, stmts: Sequence[Stmt], wide: bool) -> tuple[dict[tuple[Dim, ...], bool], set[DType]]:
-    """The indices at which statements use a register buffer, in order, each with whether a plain store comes first; and
-    the types it is used as. ``wide``: vectors are stored to it as scalars."""
+def accesses(stmt: Stmt) -> Accesses:
+    """The loads and stores of a statement and of those in it, in order."""
+    return tuple(n for n in walk(stmt) if isinstance(n, Load | Store | Atomic))
+
+
+def register_uses(
+    buffer: Buffer, stmts: Iterable[tuple[Stmt, Accesses]], wide: bool
+) -> tuple[dict[tuple[Dim, ...], bool], set[DType]]:
+    """The indices at which statements, given with their accesses, use a register buffer, in order, each with whether a
+    plain store comes first; and the types it is used as. ``wide``: vectors are stored to it as scalars."""
     uses: dict[tuple[Dim, ...], bool] = {}
     types: set[DType] = set()
-    for stmt in stmts:
-        direct = isinstance(stmt, Store) and buffer.name not in buffers_used(stmt.value)[0]
-        for node in walk(stmt):
-            if isinstance(node, Store) and node.buffer == buffer.name and wide:
+    for stmt, nodes in stmts:
+        own = [node for node in nodes if node.buffer == buffer.name]
+        direct = isinstance(stmt, Store) and all(isinstance(node, Store) for node in own)
+        for node in own:
+            if isinstance(node, Store) and wide:
                 uses.update(dict.fromkeys(parts(node), False))
-            elif isinstance(node, Load | Store | Atomic) and node.buffer == buffer.name:
+            else:
                 uses.setdefault(node.index, direct)
                 types.add(node.dtype if isinstance(node, Load) else node.value.dtype)
     return uses, types

@@ -52,13 +52,14 @@ _WITH_DIMS: Final = _Fields(_NO_DIM)
 
 def walk(node: object) -> Iterator[Any]:
     """Every node below and including ``node``, outer before inner, in field order."""
-    waiting = [node]  # a stack of its own: large bodies are walked often, and recursion costs most of it
+    waiting: list[Any] = [node]  # a stack of its own: large bodies are walked often, and recursion costs most of it
     while waiting:
         item = waiting.pop()
-        if isinstance(item, tuple):
-            waiting.extend(reversed(item))
+        kind = type(item)
+        if kind is tuple:
+            waiting += item[::-1]
             continue
-        names = _LAST_FIRST[type(item)]
+        names = _LAST_FIRST[kind]
         if names is not None:
             yield item
             for name in names:

@@ -18,7 +18,7 @@ from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import F16, F32, F64, I8, I16, I32, I64, U8, DType, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, read, variable
-from sdk.compiler.ops.numerics import compute_type
+from sdk.compiler.ops.numerics import compute_type, exact_matmul
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal, window_extent
 from sdk.compiler.ops.traits import SumOfProducts
@@ -148,18 +148,8 @@ def _conv_ref(
     for g in range(groups):
         flat = taps[..., g * size : (g + 1) * size].reshape(*taps.shape[:lead], -1)
         weights = w[g * count : (g + 1) * count].reshape(count, -1).T
-        out.append(_exact_matmul(flat, weights))
+        out.append(exact_matmul(flat, weights))
     return np.asarray(np.concatenate(out, axis=-1) + b).astype(b.dtype)
-
-
-def _exact_matmul(a: Array, b: Array) -> Array:
-    """The product; of integers through doubles, which are exact and far faster, where sums stay below 2**53."""
-    if a.dtype.kind == "f":
-        return np.asarray(a @ b.astype(a.dtype))
-    limit = int(np.abs(a).max(initial=0)) * int(np.abs(b.astype(np.int64)).max(initial=0)) * a.shape[-1]
-    if limit < 1 << 53:
-        return np.asarray(a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
-    return np.asarray(a.astype(np.int64) @ b.astype(np.int64))
 
 
 def _depthwise_infer(

@@ -13,6 +13,7 @@ from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Store
 from sdk.compiler.ir.types import I8, I16, I32, I64, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.conv import shifted
+from sdk.compiler.ops.numerics import exact_matmul
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
 from sdk.compiler.ops.traits import SumOfProducts
@@ -33,7 +34,7 @@ def _dense_infer(x: TensorType, w: TensorType, b: TensorType, **_: Any) -> Tenso
 
 
 def _dense_ref(x: Array, w: Array, b: Array, *, x_offset: int, w_offset: int) -> Array:
-    product = (x.astype(np.int64) + x_offset) @ (w.astype(np.int64) + w_offset).T
+    product = exact_matmul(x.astype(np.int64) + x_offset, (w.astype(np.int64) + w_offset).T)
     return (product + b).astype(b.dtype)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -15,7 +16,7 @@ from sdk.compiler.ir.types import F16, F32, DType, TensorType
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 
-__all__ = ["compute_type", "count", "number", "quiet", "require_float", "stored", "widened"]
+__all__ = ["compute_type", "count", "exact_matmul", "number", "quiet", "require_float", "stored", "widened"]
 
 Array = NDArray[Any]
 
@@ -67,3 +68,16 @@ def require_float(name: str, *types: TensorType) -> None:
     """
     if any(t.dtype != types[0].dtype or not t.dtype.is_float for t in types):
         raise BuildError(f"{name} wants tensors of one float type, got {', '.join(str(t.dtype) for t in types)}")
+
+
+def exact_matmul(a: Array, b: Array) -> Array:
+    """The product with a matrix, in the type of ``a``; of integers through doubles, which are exact and far faster,
+    where sums stay below 2**53."""
+    kind = wide = a.dtype if a.dtype.kind == "f" else np.dtype(np.int64)
+    if kind.kind == "i":
+        limit = int(np.abs(a).max(initial=0)) * int(np.abs(b.astype(np.int64)).max(initial=0)) * a.shape[-1]
+        wide = np.dtype(np.float64) if limit < 1 << 53 else kind
+    # of two matrices: where there are more axes, NumPy makes many products of a few rows each
+    rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+    product = (rows.astype(wide) @ b.astype(wide)).astype(kind)
+    return np.asarray(product.reshape(*a.shape[:-1], b.shape[-1]))

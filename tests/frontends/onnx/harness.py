@@ -151,7 +151,9 @@ def fused(
         model.graph.node[0].attribute.append(helper.make_attribute("opset", meant))
     for info in model.graph.output:
         info.type.tensor_type.elem_type = kinds.get(info.name, onnx.TensorProto.FLOAT)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # more would wait for each other
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     given = {p.name: inputs[p.name] for p in model.graph.input}
     _, got = run(model, inputs, dims)
     wanted = session.run(None, given)
