@@ -191,7 +191,8 @@ def test_texts_that_cannot_be_used(tmp_path: Path) -> None:
     text, pages = tmp_path / "text", b"w1 w2 w3 " * 30
     for content, said in (
         (b"", "it has 0 tokens"), (b" \n", "it has 0 tokens"), (b"w1 " * 63, "it has 63 tokens"),
-        (pages + b"more", "has the token 500"), (b"s " * 99, "99 of its 99 tokens"), ("мир ".encode() * 70, "70 of its 70 tokens"),
+        (pages + b"more", "has the token 500"), (b"s " * 99, "99 of its 99 tokens"),
+        ("мир ".encode() * 70, "70 of its 70 tokens"),
     ):  # fmt: skip
         text.write_bytes(content)
         with pytest.raises(UsageError, match="text") as error:
