@@ -4,7 +4,7 @@ changed for that: a norm, or the rows of another matrix. In floats the model sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sdk.llm.calibration import Inputs
 from sdk.llm.config import Config
-from sdk.llm.quantise import quantised
+from sdk.llm.quantise import LARGEST, quantised
 from sdk.llm.weights import Weight
 
 __all__ = ["activation_aware", "scaled"]
@@ -21,7 +21,8 @@ __all__ = ["activation_aware", "scaled"]
 Floats = NDArray[np.float32]
 _POWERS: Final = tuple(k / 10 for k in range(11))  # of the magnitudes, that are tried; 0 leaves a matrix as it is
 _ROWS: Final = 256  # outputs of a matrix that the powers are compared on
-_LEAST: Final = 1e-4  # of the largest magnitude: inputs that are hardly ever there are scaled no further
+# Of the mean magnitude. Every input is taken to be as large at least: what a text hardly shows is there in another.
+_LEAST: Final = np.float32(0.1)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def scaled(
     found = dict(weights)
     all_tokens = max((held.count for held in inputs.values()), default=0)
     squares = {  # those of a matrix that few tokens met say little: the output's, which is often the embedding too
-        name: held.squares if held.count == all_tokens else np.ones_like(held.squares) for name, held in inputs.items()
+        name: held.squares + _unseen(held) if held.count == all_tokens else np.ones_like(held.squares)
+        for name, held in inputs.items()
     }
     for group in _groups(config, found):
         if not all(name in inputs for name in group.readers):
@@ -70,6 +72,11 @@ def scaled(
         for name in group.readers:
             squares[name] = (squares[name] / np.square(_spread(scales, group))).astype(np.float32)
     return found, format, squares
+
+
+def _unseen(inputs: Inputs) -> np.float32:
+    """What is added to the mean square of each input: weights of those that are zero on a text still count."""
+    return np.float32(np.square(_LEAST * inputs.magnitude.mean(dtype=np.float64)))
 
 
 def _groups(config: Config, weights: Mapping[str, Weight]) -> Iterator[_Group]:
@@ -96,19 +103,29 @@ def _present(weights: Mapping[str, Weight], name: str) -> tuple[str, ...]:
 def _scales(group: _Group, weights: Mapping[str, Weight], inputs: Inputs, format: str) -> Floats:
     """By what each row of the makers is divided, f32[rows]."""
     magnitude = _shared(inputs.magnitude, group)
-    top = magnitude.max()
-    if not np.isfinite(top) or top <= 0 or not all(weights[name].is_float for name in (*group.readers, *group.makers)):
+    mean = magnitude.mean()
+    if mean <= 0 or not all(weights[name].is_float for name in (*group.readers, *group.makers)):
         return np.ones_like(magnitude)
-    magnitude = np.maximum(magnitude / top, np.float32(_LEAST))
+    magnitude = np.maximum(magnitude / mean, _LEAST)
     parts = [_some(weights[name]) for name in group.readers]
+    holds = _holds(group, weights, LARGEST[format])
     tried = []
     for power in _POWERS:
         scales = magnitude**power
         scales /= np.sqrt(scales.max() * scales.min())
         wide = _spread(scales, group)
-        tried.append((sum(_error(part, inputs.rows, wide, format) for part in parts), scales))
+        if power == 0 or holds(scales, wide):
+            tried.append((sum(_error(part, inputs, wide, format) for part in parts), scales))
     best: Floats = min(tried, key=lambda pair: pair[0])[1]
     return best
+
+
+def _holds(group: _Group, weights: Mapping[str, Weight], most: float) -> Callable[[Floats, Floats], bool]:
+    """Whether no weight becomes larger than ``most`` with scales of the makers' rows and of the readers' columns."""
+    columns = np.max([np.abs(weights[name].floats()).max(axis=0) for name in group.readers], axis=0)
+    made = (np.abs(weights[name].floats()) for name in group.makers)
+    rows = np.max([values.reshape(len(values), -1).max(axis=1) for values in made], axis=0)
+    return lambda scales, wide: bool(np.all(columns * wide <= most) and np.all(rows / scales <= most))
 
 
 def _shared(values: Floats, group: _Group) -> Floats:
@@ -129,10 +146,13 @@ def _some(weight: Weight) -> Floats:
     return weight.rows(slice(0, None, step)).floats()
 
 
-def _error(matrix: Floats, rows: Floats, scales: Floats, format: str) -> float:
-    """The squared error of the outputs when the columns are scaled, stored and scaled back."""
+def _error(matrix: Floats, inputs: Inputs, scales: Floats, format: str) -> float:
+    """The squared error of the outputs when the columns are scaled, stored and scaled back, on the inputs that were
+    kept and as many that have no more than what every input has at least."""
     stored = quantised({"": Weight.from_floats("", matrix * scales)}, format)[""].floats()
-    return float(np.square(rows @ (stored / scales - matrix).T, dtype=np.float32).sum(dtype=np.float64))
+    off, rows = stored / scales - matrix, inputs.rows
+    seen = np.square(rows @ off.T, dtype=np.float32).sum(dtype=np.float64)
+    return float(seen + len(rows) * _unseen(inputs) * np.square(off).sum(dtype=np.float64))
 
 
 def _apply(group: _Group, weights: dict[str, Weight], scales: Floats) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache as kept
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from sdk.llm.config import Config
 from sdk.llm.decoder import CACHES, VERIFY, Sizes, decoder_module, slots_of
 from sdk.llm.fitting import LIMIT, Room, largest_context, needs
 from sdk.llm.layer import gpu_files, layer_files, pool_files
-from sdk.llm.quantise import is_matrix, quantised
+from sdk.llm.quantise import check_held, is_matrix, quantised
 from sdk.llm.tokens import GGUF_TOKENS, tokens_of
 from sdk.llm.weights import Weight
 from sdk.report import BuildReport
@@ -103,9 +104,13 @@ def build_model(
 
     _check_fits(checkpoint, sizes)
 
+    @kept  # with ``gpu`` "auto" several builds read it
+    def stored() -> Mapping[str, Weight]:
+        return _stored(checkpoint, format, ids)
+
     def load(*_: object) -> Module:
         with step(f"reading {path.name}"):
-            return decoder_module(prefix, config, _stored(checkpoint, format, ids), sizes)
+            return decoder_module(prefix, config, stored(), sizes)
 
     key = hashlib.sha256(f"{STATES} {checkpoint.digest} {sizes} {config} {format} {ids}".encode()).hexdigest()
     file = ModelFile(path.resolve(), key.encode(), _frontend(load))
@@ -144,6 +149,7 @@ def _stored(checkpoint: Checkpoint, format: str | None, ids: list[int] | None) -
         return checkpoint.weights
     if ids is None:
         return quantised(checkpoint.weights, format)
+    check_held(checkpoint.weights, format)  # before the model runs for minutes
     with step("observing activations"):
         inputs = observed(checkpoint.config, checkpoint.weights, ids)
     return activation_aware(checkpoint.config, checkpoint.weights, inputs, format)

@@ -17,6 +17,7 @@ from sdk.frontends.tensors import Tensor
 from sdk.llm.architectures import architecture_of
 from sdk.llm.architectures.base import Architecture, Given
 from sdk.llm.config import Config
+from sdk.llm.fifth_bits import with_bytes_of_bits
 from sdk.llm.gguf import map_file, open_gguf
 from sdk.llm.gguf_config import config_of
 from sdk.llm.json_files import read_json
@@ -65,7 +66,7 @@ def _gguf(path: Path) -> Checkpoint:
         raise UsageError(f"{path} does not say what architecture it has", hint="general.architecture is missing")
     architecture = architecture_of(name)
     config = architecture.config(Given(config_of(file)))
-    used = (w for n, w in file.tensors.items() if not n.startswith("rope_f"))
+    used = (with_bytes_of_bits(w) for n, w in file.tensors.items() if not n.startswith("rope_f"))
     weights = _converted(architecture.convert_gguf, used, config)
     return Checkpoint(path, config, weights, _stamp([path]), file.metadata)
 

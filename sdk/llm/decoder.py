@@ -10,7 +10,7 @@ Nothing clears them: positions follow each other from 0, so that what is looked 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from sdk.llm.rope import rates
 from sdk.llm.runs import Run, runs_of
 from sdk.llm.weights import Weight
 
-__all__ = ["CACHES", "VERIFY", "Sizes", "decoder_module", "slots_of"]
+__all__ = ["CACHES", "VERIFY", "Sizes", "decoder_module", "slots_of", "stacked"]
 
 _BLOCK, _SMALL_BLOCK, _LARGE = 64, 16, 512  # slots
 VERIFY: Final = 8  # tokens that an entry "verify" takes at most
@@ -84,11 +84,7 @@ class _Model:
         self.builder = ModuleBuilder(name)
         self.made: dict[str, Tensor] = {}
         self.runs = runs_of(_kinds(config, weights))
-        self.alike: dict[str, list[str]] = {}  # tensors of layers that are compiled with that of the first iteration
-        of = {k: run for run in self.runs if run.iterations > 1 for k in range(run.first, run.first + run.period)}
-        for name in weights:
-            if (k := _layer(name)) in of:
-                self.alike[name] = [f"blk.{at}.{name.split('.', 2)[2]}" for at in of[k].alike(k)]
+        self.alike = _alike(self.runs, weights)
         self.caches: dict[int, tuple[StateRef, ...]] = {}
         for run in self.runs:
             for k in range(run.first, run.first + run.period):
@@ -135,6 +131,19 @@ class _Model:
         """Tensors below each other, without a copy where there is one."""
         found = [read(self.weights[one]) for one in names]
         return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+def stacked(config: Config, weights: Mapping[str, Weight]) -> dict[str, list[str]]:
+    """The tensors in each stack of the module, by its name: those of layers that are compiled together, in the order of
+    the iterations. Other constants have the names of their tensors."""
+    return _alike(runs_of(_kinds(config, weights)), weights)
+
+
+def _alike(runs: Iterable[Run], weights: Mapping[str, Weight]) -> dict[str, list[str]]:
+    """By the tensors of the first iteration of runs, those of all iterations."""
+    of = {k: run for run in runs if run.iterations > 1 for k in range(run.first, run.first + run.period)}
+    layers = ((name, _layer(name)) for name in weights)
+    return {name: [f"blk.{at}.{name.split('.', 2)[2]}" for at in of[k].alike(k)] for name, k in layers if k in of}
 
 
 def _layer(name: str) -> int | None:

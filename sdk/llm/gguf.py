@@ -29,6 +29,12 @@ _DIMS: Final = 4
 _ALIGNMENT: Final = 32
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 _NUMBERS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", _BOOL: "?", 10: "Q", 11: "q", 12: "d"}
+# What is not read, by name: of these are files that people have.
+_OTHERS: Final = {
+    9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
+    20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
+    29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+}  # fmt: skip
 _BY_TYPE: Final = {f.type: f for f in FORMATS.values() if f.type != NO_TYPE}
 _HINT: Final = "fetch the file again, or make it with llama.cpp's convert_hf_to_gguf.py"
 
@@ -165,9 +171,11 @@ def _tensor_row(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
 
 def _tensor(body: NDArray[np.uint8], name: str, shape: tuple[int, ...], type: int, offset: int) -> Weight:
     if type not in _BY_TYPE:
+        read = ", ".join(f.name for f in _BY_TYPE.values() if f.count > 1)
         raise UsageError(
-            f"the tensor {name[:80]!r} is of GGUF type {type}, which is not supported",
-            hint=f"quantise it to one of {', '.join(FORMATS)} with llama.cpp's llama-quantize",
+            f"the tensor {name[:80]!r} is of GGUF type {_OTHERS.get(type, type)}, which is not supported",
+            why=f"weights are read as F32, F16, BF16, {read}",
+            hint="fetch the model in one of these, or make it of its F16 file with llama.cpp's llama-quantize",
         )
     format = _BY_TYPE[type]
     if not shape or any(not 1 <= n <= len(body) * format.count for n in shape) or shape[-1] % format.count:

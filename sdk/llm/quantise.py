@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from sdk.errors import UsageError
 from sdk.llm.weights import FORMATS, Weight
 
-__all__ = ["MADE", "is_matrix", "quantised"]
+__all__ = ["LARGEST", "MADE", "check_held", "is_matrix", "quantised"]
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 _GROUP: Final = 32
 _LARGEST_STEP: Final = np.float32(65504)  # of a group: f16
-_MOST: Final = {"Q8_0": 127 * 65504.0, "Q4_0": 8 * 65504.0}  # by format
+LARGEST: Final = {"Q8_0": 127 * 65504.0, "Q4_0": 8 * 65504.0}  # weight, by format
 _ROWS: Final = 1 << 16  # groups at a time: what is computed with stays small
 _FACTORS: Final = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, -0.95, -1.05)  # of the nearest step, that are tried
 
@@ -43,6 +43,17 @@ def quantised(
     return {name: _quantised(weight, format, known.get(name)) for name, weight in weights.items()}
 
 
+def check_held(weights: Mapping[str, Weight], format: str) -> None:
+    """Checks that a format holds the numbers of each matrix of floats.
+
+    Raises:
+        UsageError: it does not.
+    """
+    for weight in weights.values():
+        if is_matrix(weight):
+            _check(weight.name, weight.floats(), format)
+
+
 def is_matrix(weight: Weight) -> bool:
     """Whether a tensor is a matrix of floats whose rows are whole groups."""
     fits = weight.is_float and len(weight.shape) == 2 and weight.shape[1] % _GROUP == 0
@@ -53,12 +64,7 @@ def _quantised(weight: Weight, format: str, squares: Floats | None) -> Weight:
     if not is_matrix(weight):
         return weight
     groups = weight.floats().reshape(-1, _GROUP)
-    largest = np.abs(groups).max(initial=0)
-    if not largest <= _MOST[format]:  # nor where one is no number
-        raise UsageError(
-            f"{weight.name} has weights of {largest:g}", why=f"{format} holds at most {_MOST[format]:g}",
-            hint="leave --quantize out, or fetch the checkpoint again",
-        )  # fmt: skip
+    _check(weight.name, groups, format)
     made = []
     for at in range(0, len(groups), _ROWS):
         part = groups[at : at + _ROWS]
@@ -68,6 +74,15 @@ def _quantised(weight: Weight, format: str, squares: Floats | None) -> Weight:
             places = np.arange(at, at + len(part)) % (len(squares) // _GROUP)
             made.append(_to_q4_0_for(part, squares.reshape(-1, _GROUP)[places]))
     return Weight.of(weight.name, FORMATS[format], weight.shape, np.concatenate(made).reshape(-1))
+
+
+def _check(name: str, numbers: Floats, format: str) -> None:
+    largest = max(numbers.max(initial=0), -numbers.min(initial=0))
+    if not largest <= LARGEST[format]:  # nor where one is no number
+        raise UsageError(
+            f"{name} has weights of {largest:g}", why=f"{format} holds at most {LARGEST[format]:g}",
+            hint="leave --quantize out, or fetch the checkpoint again",
+        )  # fmt: skip
 
 
 def _steps(groups: Floats, step: Floats) -> Floats:

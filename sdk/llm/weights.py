@@ -134,6 +134,22 @@ def _q5_1(blocks: Bytes) -> Floats:
     return _half(blocks, 0) * numbers.astype(np.float32) + _half(blocks, 2)
 
 
+def _in_bytes(blocks: Bytes, at: int) -> NDArray[np.uint8]:
+    """The fifth bits of 32 numbers, [n, 32] of 0 or 16, that of number 4 * k + i being bit k of byte i."""
+    bits = np.unpackbits(blocks[:, at : at + 4], axis=1, bitorder="little").reshape(-1, 4, 8)
+    return bits.transpose(0, 2, 1).reshape(-1, 32) << np.uint8(4)
+
+
+def _q5_0t(blocks: Bytes) -> Floats:
+    numbers = _nibbles(blocks[:, 6:]) | _in_bytes(blocks, 2)
+    return _half(blocks, 0) * (numbers.astype(np.int8) - np.int8(16)).astype(np.float32)
+
+
+def _q5_1t(blocks: Bytes) -> Floats:
+    numbers = _nibbles(blocks[:, 8:]) | _in_bytes(blocks, 4)
+    return _half(blocks, 0) * numbers.astype(np.float32) + _half(blocks, 2)
+
+
 def _q8_0(blocks: Bytes) -> Floats:
     return _half(blocks, 0) * blocks[:, 2:].view(np.int8).astype(np.float32)
 
@@ -187,7 +203,7 @@ _TABLE: Final[tuple[tuple[str, int, int, int, Any], ...]] = (
     ("F32", 0, 1, 4, _f32), ("F16", 1, 1, 2, _f16), ("BF16", 30, 1, 2, _bf16),
     ("Q4_0", 2, 32, 18, _q4_0), ("Q4_1", 3, 32, 20, _q4_1), ("Q5_0", 6, 32, 22, _q5_0), ("Q5_1", 7, 32, 24, _q5_1),
     ("Q8_0", 8, 32, 34, _q8_0),
-    ("Q4_Z", NO_TYPE, 32, 20, _q4_z),
+    ("Q4_Z", NO_TYPE, 32, 20, _q4_z), ("Q5_0T", NO_TYPE, 32, 22, _q5_0t), ("Q5_1T", NO_TYPE, 32, 24, _q5_1t),
     ("Q4_K", 12, 256, 144, _q4_k), ("Q5_K", 13, 256, 176, _q5_k), ("Q6_K", 14, 256, 210, _q6_k),
 )  # fmt: skip
 FORMATS: Final[Mapping[str, Format]] = {row[0]: Format(*row) for row in _TABLE}

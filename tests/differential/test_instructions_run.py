@@ -58,7 +58,7 @@ SIGNATURES: dict[str, list[str]] = {
             "i32x16 i32x16 i16x32 i16x32", "i32x8 i32x8 i16x16 i16x16", "i32x4 i32x4 i16x8 i16x8"],
     "dot_small": ["i16x16 i16x16 u8x32 i8x32"],
     "dot_narrow": ["i32x8 i32x8 i8x32 i8x32"],
-    "settled": ["f32x4 f32x4"],
+    "settled": ["f32x4 f32x4", "f32x8 f32x8"],
     "mac_lane": [f"i32 i32 {a}{n} {b}{n} i32" for a, b in BYTES for n in ("x4", "x16")],
     "mac_pair": ["i32 i32 i16x2 i16x2 i32 i32"],
     "fma": [" ".join([f"f32{n}"] * 4) for n in WIDE],

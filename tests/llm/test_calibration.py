@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,33 +110,129 @@ def test_a_step_that_fits_squares_is_no_worse_than_the_nearest() -> None:
     assert lost[0].sum() < 0.8 * lost[1].sum()
 
 
-def test_texts_that_cannot_be_used(tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers")
-    from tokenizers import Tokenizer, models
+def changed(found: Checkpoint, names: tuple[str, ...], change: Callable[[np.ndarray], np.ndarray]) -> Checkpoint:
+    return replace(found, weights=found.weights | {name: found.weights[name].mapped(change) for name in names})
 
+
+def test_inputs_that_the_text_never_shows_keep_their_weights(tmp_path: Path) -> None:
+    """A group of them and a single one; what they are multiplied by stays as near as with the nearest, about."""
+    saved(tmp_path, "Llama", **SMALL)
+    norms = tuple(f"blk.0.{name}_norm.weight" for name in ("attn", "ffn"))
+    dead = np.r_[:32, 40]
+    found = changed(open_checkpoint(tmp_path), norms, lambda x: np.where(np.isin(np.arange(64), dead), 0, x))
+    ids = np.random.default_rng(5).integers(0, 99, 256).tolist()
+    inputs = observed(found.config, found.weights, ids)
+    assert not inputs["blk.0.attn_q.weight"].magnitude[dead].any()
+    floats, _, squares = scaled(found.config, found.weights, inputs, "Q4_0")
+    assert all(np.isfinite(held).all() and held.all() for held in squares.values())
+    aware, nearest = quantised(floats, "Q4_0", squares), quantised(found.weights, "Q4_0")
+    for name in ("attn_q", "attn_k", "attn_v", "ffn_up"):
+        real = floats[f"blk.0.{name}.weight"].floats()
+        scales = real[:, dead] / found.weights[f"blk.0.{name}.weight"].floats()[:, dead]  # of columns, and of rows in v
+        off = aware[f"blk.0.{name}.weight"].floats()[:, dead] / scales - real[:, dead] / scales
+        plain = nearest[f"blk.0.{name}.weight"].floats() - found.weights[f"blk.0.{name}.weight"].floats()
+        assert np.square(off).mean() < 4 * np.square(plain[:, dead]).mean()
+
+
+def test_matrices_that_begin_alike(tmp_path: Path) -> None:
+    """Rows of zeros, as in models that were pruned, and a whole matrix: what each is given is still its own."""
     saved(tmp_path, "Llama", **SMALL)
     found = open_checkpoint(tmp_path)
-    Tokenizer(models.WordLevel({"a": 0, "b": 500, "?": 1}, unk_token="?")).save(str(tmp_path / "tokenizer.json"))
-    for content, said in ((b"", "it has no tokens"), (b"\xff", "invalid start byte"), (b"b", "has the token 500")):
-        (tmp_path / "text").write_bytes(content)
+    names = tuple(f"blk.{k}.attn_{x}.weight" for k in (0, 1) for x in "qv")
+    ids = np.random.default_rng(6).integers(0, 99, 100).tolist()
+    for last in (1, None):
+        def without(x: np.ndarray, last: int | None = last) -> np.ndarray:
+            return np.concatenate((np.zeros_like(x[:last]), x[len(x[:last]):]))
+
+        now = changed(found, names, without)
+        inputs = observed(now.config, now.weights, ids)
+        assert set(names) <= set(inputs)
+        assert all(inputs[name].count == len(ids) for name in names)
+        aware = activation_aware(now.config, now.weights, inputs, "Q4_0")
+        assert all(np.isfinite(weight.floats()).all() for weight in aware.values())
+        np.testing.assert_array_equal(inputs[names[0]].magnitude, inputs["blk.0.attn_k.weight"].magnitude)
+        np.testing.assert_array_equal(inputs[names[2]].magnitude, inputs["blk.1.attn_k.weight"].magnitude)
+        assert not np.array_equal(inputs[names[0]].magnitude, inputs[names[2]].magnitude)
+
+
+def test_weights_at_the_end_of_what_a_format_holds(tmp_path: Path) -> None:
+    """No scale makes them larger than that."""
+    saved(tmp_path, "Llama", **SMALL)
+    names = tuple(f"blk.{k}.ffn_{x}.weight" for k in (0, 1) for x in ("up", "down"))
+    found = changed(open_checkpoint(tmp_path), names, lambda x: x * np.float32(5e5) / np.abs(x).max())
+    inputs = observed(found.config, found.weights, list(range(99)))
+    aware = activation_aware(found.config, found.weights, inputs, "Q4_0")
+    assert all(np.isfinite(weight.floats()).all() for weight in aware.values())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+def test_models_whose_inputs_are_no_numbers(tmp_path: Path, value: float) -> None:
+    saved(tmp_path, "Llama", **SMALL)
+    found = changed(open_checkpoint(tmp_path), ("blk.1.ffn_norm.weight",), lambda x: x * np.float32(value))
+    with pytest.raises(UsageError, match=r"inputs of blk\.1\.ffn"):
+        observed(found.config, found.weights, list(range(64)))
+
+
+def words_of(folder: Path, count: int, **special: int) -> None:
+    """A tokenizer of words w0, w1 ... that knows no others."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = Tokenizer(models.WordLevel({f"w{k}": k for k in range(count)} | special, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.add_special_tokens(list(special))
+    words.save(str(folder / "tokenizer.json"))
+
+
+def test_texts_that_cannot_be_used(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    saved(tmp_path, "Llama", **SMALL)
+    found = open_checkpoint(tmp_path)
+    words_of(tmp_path, 98, s=98, more=500)
+    text, pages = tmp_path / "text", b"w1 w2 w3 " * 30
+    for content, said in (
+        (b"", "it has 0 tokens"), (b" \n", "it has 0 tokens"), (b"w1 " * 63, "it has 63 tokens"),
+        (pages + b"more", "has the token 500"), (b"s " * 99, "99 of its 99 tokens"),
+        ("мир ".encode() * 70, "70 of its 70 tokens"),
+    ):  # fmt: skip
+        text.write_bytes(content)
         with pytest.raises(UsageError, match="text") as error:
-            calibration_tokens(found, tmp_path / "text")
+            calibration_tokens(found, text)
+        assert said in str(error.value.why), content[:9]
+    for content, said in (
+        (b"\xff", "invalid start byte at byte 0"), (b"w1 \xd0", "unexpected end of data at byte 3"),
+        ("w1".encode("utf-16"), "invalid start byte"),
+    ):  # fmt: skip
+        text.write_bytes(content)
+        with pytest.raises(UsageError, match="no text in UTF-8") as error:
+            calibration_tokens(found, text)
         assert said in str(error.value.why)
-    with pytest.raises(UsageError, match="cannot read"):
-        calibration_tokens(found, tmp_path / "none")
-    (tmp_path / "text").write_bytes(b"a")
-    assert calibration_tokens(found, tmp_path / "text") == [0]
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(UsageError, match="cannot read") as error:
+            calibration_tokens(found, path)
+        assert "--calibrate" in str(error.value.hint)
+    for content in (pages, b"\xef\xbb\xbf" + pages, pages + "мир".encode()):
+        text.write_bytes(content)
+        assert calibration_tokens(found, text)[:90] == [1, 2, 3] * 30
+
+
+def test_of_a_long_text_the_begin_is_read(tmp_path: Path) -> None:
+    """Also where a character lies across the end of that, and all of it is one line."""
+    pytest.importorskip("tokenizers")
+    saved(tmp_path, "Llama", **SMALL)
+    words_of(tmp_path, 98)
+    text, found = tmp_path / "text", open_checkpoint(tmp_path)
+    part = " ".join(f"w{k % 98}" for k in range(3000)).encode()
+    text.write_bytes(part + b" " * ((1 << 20) - 1 - len(part)) + "é".encode())
+    with text.open("ab") as file:
+        file.truncate(5 << 30)  # of zeros, which are not read
+    assert calibration_tokens(found, text) == [k % 98 for k in range(2048)]
 
 
 def test_a_build_for_a_text(tmp_path: Path) -> None:
     """Other weights than without one, and an error where there is nothing to quantise."""
     pytest.importorskip("tokenizers")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     saved(tmp_path / "hf", "Llama", **SMALL)
-    words = Tokenizer(models.WordLevel({f"w{k}": k for k in range(99)}, unk_token="w0"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.save(str(tmp_path / "hf" / "tokenizer.json"))
+    words_of(tmp_path / "hf", 99)
     text = tmp_path / "text"
     text.write_text(" ".join(f"w{k * k % 99}" for k in range(300)))
     made = []

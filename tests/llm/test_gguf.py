@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ import pytest
 from gguf_files import floats, gguf, number
 from llm_helpers import Interpreted, logits_of, saved
 
+from sdk.compiler.ops.group_formats import FORMATS as GROUPS
 from sdk.errors import SdkError, UsageError
 from sdk.llm.checkpoint import open_checkpoint
+from sdk.llm.fifth_bits import with_bytes_of_bits
 from sdk.llm.gguf import open_gguf, read_gguf
-from sdk.llm.weights import FORMATS, NO_TYPE
+from sdk.llm.weights import FORMATS, NO_TYPE, Weight
 
 BLOCKS = sorted(name for name, format in FORMATS.items() if format.count > 1 and format.type != NO_TYPE)
 
@@ -40,9 +44,9 @@ def test_numbers_of_a_format(name: str) -> None:
     np.testing.assert_array_equal(found, np.array(want, np.float32))
 
 
-def llama_file(model: Any, **changes: Any) -> bytes:
-    """The file of a Llama of ``transformers``: queries and keys have their turning pairs side by side."""
-    c, tensors = model.config, {}
+def llama_tensors(model: Any) -> dict[str, np.ndarray]:
+    """What the file of a Llama of ``transformers`` has: queries and keys have their turning pairs side by side."""
+    c, found = model.config, {}
     names = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
              "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
              "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
@@ -55,7 +59,14 @@ def llama_file(model: Any, **changes: Any) -> bytes:
         name = name.replace("model.layers.", "blk.")
         for theirs, ours in names.items():
             name = name.replace(theirs, ours)
-        tensors[name] = floats(values)
+        found[name] = values
+    return found
+
+
+def llama_file(model: Any, packed: Mapping[str, Any] | None = None, **changes: Any) -> bytes:
+    """The file of a Llama, some tensors of it as given."""
+    c = model.config
+    tensors = {name: floats(values) for name, values in llama_tensors(model).items()} | dict(packed or {})
     metadata = {
         "general.architecture": "llama", "llama.context_length": 64, "llama.embedding_length": c.hidden_size,
         "llama.block_count": c.num_hidden_layers, "llama.feed_forward_length": c.intermediate_size,
@@ -80,6 +91,27 @@ def test_a_model(llama: Any, tmp_path: Path) -> None:
     ids = np.random.default_rng(0).integers(0, 50, 20)
     found = Interpreted(open_checkpoint(tmp_path / "m.gguf"), 64, 16).run("verify", ids[:8])
     np.testing.assert_allclose(found, logits_of(llama, ids)[:8], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["Q5_0", "Q5_1"])
+def test_fifth_bits_change_places(llama: Any, tmp_path: Path, name: str) -> None:
+    """Numbers and bytes stay as many and the same, and products take the bits as they are then."""
+    kind = FORMATS[name]
+    many = Weight.of("w", kind, (3, 32 << 16), np.frombuffer(block_bytes(name, 3 << 16), np.uint8))  # in several parts
+    turned = with_bytes_of_bits(many)
+    assert (turned.format.name, turned.data.nbytes) == (f"{name}T", many.data.nbytes)
+    np.testing.assert_array_equal(turned.floats(), many.floats())
+    np.testing.assert_array_equal(GROUPS[f"{name}T"].decode(turned.data[:, : 99 * kind.bytes]), many.floats()[:, :3168])
+    matrices = {k: v for k, v in llama_tensors(llama).items() if v.ndim == 2 and v.shape[1] % 32 == 0}
+    packed = {k: (name, v.shape, block_bytes(name, v.size // 32, len(k))) for k, v in matrices.items()}
+    path = tmp_path / "m.gguf"
+    path.write_bytes(llama_file(llama, packed))
+    found = open_checkpoint(path)
+    assert sum(w.format.name == f"{name}T" for w in found.weights.values()) == len(packed) > 5
+    real = {n: Weight.from_floats(n, w.floats()) for n, w in found.weights.items()}
+    ids = np.random.default_rng(0).integers(0, 50, 8)
+    logits = [Interpreted(one, 64, 16).run("verify", ids) for one in (found, replace(found, weights=real))]
+    np.testing.assert_allclose(*logits, atol=0.03 * np.abs(logits[1]).max(), rtol=0)  # activations in 8 bits
 
 
 def test_damaged_files(llama: Any, tmp_path: Path) -> None:
@@ -126,8 +158,12 @@ def test_what_is_refused(llama: Any, tmp_path: Path, changes: dict[str, Any], wh
 def test_formats_that_are_not_read(tmp_path: Path) -> None:
     data = bytearray(gguf({}, {"w": ("F32", (4,), bytes(16))}))
     at = data.index(b"w", 24) + 1 + 4 + 8
-    data[at] = 10  # Q2_K
-    with pytest.raises(UsageError, match="is of GGUF type 10, which is not supported"):
-        read_gguf(memoryview(bytes(data)), "w.gguf")
+    for type, called in ((10, "Q2_K"), (20, "IQ4_NL"), (99, "99")):
+        data[at] = type
+        with pytest.raises(UsageError, match=f"is of GGUF type {called}, which is not supported") as error:
+            read_gguf(memoryview(bytes(data)), "w.gguf")
+        assert "Q5_0" in str(error.value.why)
+        assert "Q4_Z" not in str(error.value.why)  # which no file has
+        assert "llama-quantize" in str(error.value.hint)
     with pytest.raises(UsageError, match="cannot read"):
         open_gguf(tmp_path / "none.gguf")

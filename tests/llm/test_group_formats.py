@@ -76,11 +76,18 @@ def q6_k(b: bytes) -> list[float]:
     return out
 
 
+def fifths(b: bytes, at: int) -> list[int]:
+    """Numbers of 5 bits behind four bytes with the fifth ones: of each byte those of every fourth number."""
+    return [n + 16 * (b[at + i % 4] >> i // 4 & 1) for i, n in enumerate(nibbles(b[at + 4 :]))]
+
+
 PLAIN: dict[str, Decode] = {
     "Q8_0": q8_0,
     "Q4_0": lambda b: [half(b, 0) * (n - 8) for n in nibbles(b[2:])],
     "Q4_1": lambda b: [half(b, 0) * n + half(b, 2) for n in nibbles(b[4:])],
     "Q4_Z": lambda b: [half(b, 0) * (n - b[2]) for n in nibbles(b[4:])],
+    "Q5_0T": lambda b: [half(b, 0) * (n - 16) for n in fifths(b, 2)],
+    "Q5_1T": lambda b: [half(b, 0) * n + half(b, 2) for n in fifths(b, 4)],
     "Q4_K": q4_k,
     "Q5_K": q5_k,
     "Q6_K": q6_k,

@@ -2,7 +2,9 @@
 
 The blocks are those of GGUF files (``Q4_0`` ... ``Q8_0``, described in the documentation of that format), and ``Q4_Z``,
 into which AWQ's and GPTQ's groups of 4 bits with an integer zero point go without loss: a scale in f16, the zero point,
-a byte that is not used, then nibbles as in Q4_0. Numbers of several bytes are little-endian.
+a byte that is not used, then nibbles as in Q4_0. ``Q5_0T`` and ``Q5_1T`` are Q5_0 and Q5_1 but for the order of the
+fifth bits: that of weight ``4 * k + i`` is bit ``k`` of byte ``i`` of their four. Numbers of several bytes are
+little-endian.
 """
 
 from __future__ import annotations
@@ -239,6 +241,11 @@ def _nibbles(first: int) -> tuple[Run, ...]:
     return Run(16, Bits(first, 0, 4)), Run(16, Bits(first, 4, 4))
 
 
+def _fours(fifth: int) -> tuple[Run, ...]:
+    """Nibbles as in Q4_0 behind four bytes of fifth bits, those of run ``k`` the bits ``k``."""
+    return tuple(Run(4, Bits(fifth + 4 + 4 * (k % 4), 4 * (k // 4), 4), Bits(fifth, k, 1)) for k in range(8))
+
+
 def _five_bits() -> tuple[Run, ...]:
     """Pairs of runs share bytes of nibbles; the fifth bits of run ``k`` are bits ``k`` of the same 32 bytes."""
     return tuple(Run(32, Bits(48 + 32 * (k // 2), 4 * (k % 2), 4), Bits(16, k, 1)) for k in range(8))
@@ -262,6 +269,8 @@ FORMATS: Final[Mapping[str, Format]] = {
         Format("Q4_0", 32, 18, 8, _nibbles(2), ((0, 1, 2),), _one_scale),
         Format("Q4_1", 32, 20, 0, _nibbles(4), ((0, 1, 2), (2, 1, 2)), _scale_and_least),
         Format("Q4_Z", 32, 20, 0, _nibbles(4), ((0, 1, 2), (2, 1, 2)), _scale_and_zero),
+        Format("Q5_0T", 32, 22, 16, _fours(2), ((0, 1, 2),), _one_scale),
+        Format("Q5_1T", 32, 24, 0, _fours(4), ((0, 1, 2), (2, 1, 2)), _scale_and_least),
         Format(
             "Q4_K", 256, 144, 0, tuple(Run(32, Bits(16 + 32 * (k // 2), 4 * (k % 2), 4)) for k in range(8)),
             _SUPER, _super_scales,

@@ -419,7 +419,7 @@ define(
             _products_sample(name, m, n, max(k, FORMATS[name].size))
             for name, m, n, k in (
                 ("Q8_0", _M, 5, 96), ("Q4_0", 2, 3, 64), ("Q4_1", 1, 17, 32), ("Q4_Z", 1, 2, 96), ("Q4_K", 3, 3, 512),
-                ("Q5_K", 1, 5, 256), ("Q6_K", 2, 3, 256),
+                ("Q5_K", 1, 5, 256), ("Q6_K", 2, 3, 256), ("Q5_0T", 2, 3, 64), ("Q5_1T", 1, 17, 32),
             )
         ),
         kind=OPAQUE,
@@ -437,12 +437,13 @@ define(
             for (name, indices, values) in zip(
                 FORMATS,
                 (
-                    _T(I64, (4,)), _T(I32, (1, 2)), _T(I64, ()), _T(I32, (3,)), _T(I64, (2,)), _T(U8, (3,)),
-                    _T(I32, (2,)),
+                    _T(I64, (4,)), _T(I32, (1, 2)), _T(I64, ()), _T(I32, (3,)), _T(I32, (3,)), _T(I64, (1,)),
+                    _T(I64, (2,)), _T(U8, (3,)), _T(I32, (2,)),
                 ),
                 (
                     lambda rng: rng.integers(-5, 5, 4), lambda rng: rng.integers(-7, 9, (1, 2)), lambda rng: 3,
-                    lambda rng: rng.integers(0, 5, 3), lambda rng: np.array([7, -1]), lambda rng: rng.integers(0, 7, 3),
+                    lambda rng: rng.integers(0, 5, 3), lambda rng: rng.integers(0, 5, 3), lambda rng: np.array([-2]),
+                    lambda rng: np.array([7, -1]), lambda rng: rng.integers(0, 7, 3),
                     lambda rng: rng.integers(0, 5, 2),
                 ),
                 strict=True,

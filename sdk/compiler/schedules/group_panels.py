@@ -233,12 +233,18 @@ class _Panels:
             for g in range(self.form.groups):
                 sums, at = self._group(part, place, k, g, block), block * self.form.groups + g
                 scaled = (s for v in part.vectors for s in self._scaled(part, v, scales[v][g], at))
-                groups.append(Block((*sums, *(fields if one else ()), *scaled)))
+                # sixteen registers hold what one group needs, of bytes that several groups have bits of
+                settled = self._settled(part) if self.factors == "pairs" and self.form.apart and apart else ()
+                groups.append(Block((*sums, *(fields if one else ()), *scaled, *settled)))
             yield Block(tuple(groups))
         if self.factors == "lane" and one:  # thirty-two registers hold what one block needs
-            for t in range(tile.tokens):
-                name = f"acc{t}_{tile.vectors[-1]}"
-                yield Store(name, (), op("settled", Load(name, (), self.real)))
+            yield from self._settled(replace(tile, vectors=tile.vectors[-1:]))
+
+    def _settled(self, tile: _Tile) -> Iterator[Stmt]:
+        """Sums that C compilers compute before they read more memory, instead of storing what they read too early."""
+        for t, v in tile.places():
+            name = f"acc{t}_{v}"
+            yield Store(name, (), op("settled", Load(name, (), self.real)))
 
     def _fields(self, tile: _Tile, place: tuple[Dim, Dim], k: int, v: int) -> tuple[list[Stmt], Reader]:
         """The fields of a block in lanes, named, and what reads them."""

@@ -149,4 +149,15 @@ _FUSED: Final = (
     fused("fma_fma128", "f32x4", "__builtin_ia32_vfmaddps(a, b, c)", "fma"),
 )
 
-SET: Final = InstructionSet((*_DOTS, *_FIRST_LANES, *_FUSED))
+_SETTLED: Final = function(  # no instruction, as for Advanced SIMD
+    "settled_avx",
+    "settled",
+    "f32x8",
+    """@f32x8 @@(@f32x8 x) {
+    __asm__ volatile("" : "+x"(x) : : "memory");
+    return x;
+}""",
+    "avx2",
+)
+
+SET: Final = InstructionSet((*_DOTS, *_FIRST_LANES, *_FUSED, _SETTLED))
