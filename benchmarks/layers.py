@@ -33,6 +33,7 @@ from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.passes.memory_aware_scheduling import MemoryAwareScheduling
 from sdk.compiler.passes.merge_functions import MergeFunctions
+from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.devices.client import Session
 from sdk.driver import BuildOptions
 from sdk.driver.agents import link_agent
@@ -270,6 +271,7 @@ def _counted(board: Board, module: Module) -> dict[int, int]:
     """What each layer of a net executes, by its number."""
     slow = MemoryAwareScheduling | MergeFunctions  # and layers that shared a kernel would not count as they do alone
     passes = [p for p in default_passes(board, BuildOptions()) if not isinstance(p, slow)]
+    passes = [replace(p, share=False) if isinstance(p, ScheduleLoops) else p for p in passes]
     planned = lower_module(module, passes)
     choice = EmitOptions(source=PREFIX, board=board.name)
     emitted = get_backend("c99").emit(planned, PREFIX, isa=board.capabilities, options=choice)

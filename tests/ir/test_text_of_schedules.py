@@ -50,6 +50,9 @@ CONV = nest("conv2d", BYTES, ((1, 6, 6, 32), (16, 1, 1, 32), (16,)), **POINT)
 IMAGE = nest("conv2d", BYTES, ((1, 9, 9, 3), (8, 3, 3, 3), (8,)), **{**THREE, "stride": (2, 2)})
 DENSE = nest("dense", BYTES, ((1, 130), (64, 130), (64,)), x_offset=0, w_offset=0)
 DEPTHWISE = nest("depthwise_conv2d", BYTES, ((1, 12, 12, 8), (3, 3, 8), (8,)), **THREE, multiplier=1)
+STRIDED = nest(
+    "depthwise_conv2d", BYTES, ((1, 12, 12, 8), (3, 3, 8), (8,)), **{**THREE, "stride": (3, 3)}, multiplier=1
+)
 COLUMN = nest("depthwise_conv2d", BYTES, ((1, 40, 1, 20), (3, 3, 20), (20,)), **THREE, multiplier=1)
 SHORT = nest("conv2d", SHORTS, ((1, 6, 6, 20), (14, 1, 1, 20), (14,)), **POINT)
 SUMS = nest("dense", LONG, ((1, 1024), (6, 1024), (6,)), x_offset=0, w_offset=0)
@@ -64,7 +67,7 @@ ROWS_OF = nest("lookup_groups", (U8, I32), ((20, 36), (3,)), format="Q4_0")
 ASKED: tuple[Shape, ...] = ((ROWS, 2, 16), (1, 16, 512), (1, 512, 16))
 ATTEND = nest("attend", (F32,) * 3, ASKED, start=2, window=0, ring=False, scale=0.5, cap=0.0)
 
-BYTEWISE = (CONV, IMAGE, DENSE, DEPTHWISE, COLUMN)
+BYTEWISE = (CONV, IMAGE, DENSE, DEPTHWISE, STRIDED, COLUMN)
 RULES: tuple[tuple[Nest, Machine], ...] = (
     *((Nest(loops), core) for loops in BYTEWISE for core in (INT["dsp"], INT["thumb"], INT["mve"], INT["avx2"])),
     *((Nest(CONV), INT[name]) for name in ("dotprod", "i8mm")),

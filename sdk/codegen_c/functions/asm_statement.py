@@ -100,6 +100,13 @@ class Operands:
             self.inputs.append(Operand(name, "r", start, holds))
             self.starts[name] = f"{const}void *"
 
+    def filled(self, names: Sequence[str]) -> None:
+        """Registers that the statement fills itself."""
+        if names:
+            fresh = [self.fresh(name) for name in names]
+            self.declared.append(f"uint32_t {', '.join(fresh)};")
+            self.outputs += [Operand(name, "=&r", text, None) for name, text in zip(names, fresh, strict=True)]
+
     def counter(self, text: str, count: Dim) -> None:
         """The register that counts iterations."""
         self._moving(COUNTER, "int32_t ", "iterations", text, count)

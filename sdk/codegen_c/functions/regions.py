@@ -9,8 +9,8 @@ from functools import partial
 from itertools import takewhile
 from typing import Final
 
-from sdk.codegen_c.functions import thumb
-from sdk.codegen_c.functions.asm_statement import Operands, Pointer, Statement
+from sdk.codegen_c.c99 import thumb
+from sdk.codegen_c.functions.asm_statement import Operand, Operands, Pointer, Statement
 from sdk.codegen_c.functions.dims import DimPrinter
 from sdk.compiler.ir.loops import For, Load, Loops, Stmt, Store
 from sdk.compiler.ir.walk import walk
@@ -20,6 +20,7 @@ from sdk.compiler.sym import Dim, evaluate, floordiv, free_vars, prove_ge
 __all__ = ["Regions"]
 
 AROUND: Final = 16  # lines around the instructions of a loop
+CROWDED: Final = 12  # operands of a loop that leave compilers no register for what is around it
 
 Element = Callable[[str, Dim], str]
 
@@ -59,7 +60,13 @@ class Regions:
     def _unrolled(self, stmt: For, trip: Dim, iterations: int) -> Statement | None:
         """The statement of a loop unrolled by ``iterations``."""
         count = floordiv(trip, iterations) if iterations != trip else None
-        return self._best(partial(thumb.select, stmt.body.body, self.names, stmt, iterations), count, iterations)
+        found = self._best(partial(thumb.select, stmt.body.body, self.names, stmt, iterations), count, iterations)
+        if count is None or found is None or len(found.operands) < CROWDED:
+            return found
+        if any(map(self._is_hoisted, found.operands)):
+            return found
+        reading = partial(thumb.select, stmt.body.body, self.rereading, stmt, iterations)
+        return self._best(reading, count, iterations, reads=True) or found
 
     def run(self, stmts: Sequence[Stmt], own: Set[str]) -> tuple[int, list[str]]:
         """How many of ``stmts``, all that are left of a block that declares the buffers ``own``, have a form in
@@ -106,15 +113,16 @@ class Regions:
         count: Dim | None,
         iterations: int,
         worth: Callable[[thumb.Selected], bool] = lambda selected: True,
+        reads: bool = False,
     ) -> Statement | None:
-        """The statement of what ``select`` selects, with many pointers or with few that walk: what is shorter. None
-        where that is not ``worth`` it."""
+        """The statement of what ``select`` selects, with many pointers or with few that walk: what is shorter; None
+        where that is not ``worth`` it. With ``reads`` a loop reads its constants itself, before the first iteration."""
         many = select()
         if many is None or not worth(many):
             return None
         apart = thumb.units(many)
         few = select(units=apart) if apart else None
-        found = [self._statement(selected, count, iterations) for selected in (many, few) if selected is not None]
+        found = [self._statement(one, count, iterations, reads) for one in (many, few) if one is not None]
         return min((one for one in found if one is not None), key=lambda one: one.height, default=None)
 
     def _is_sum(self, stmt: Stmt) -> bool:
@@ -134,8 +142,9 @@ class Regions:
 
     # --- the statement ------------------------------------------------------------------------------------
 
-    def _statement(self, selected: thumb.Selected, count: Dim | None, unrolled: int) -> Statement | None:
-        """The statement, run ``count`` times (None: once); None where it takes more registers than there are."""
+    def _statement(self, selected: thumb.Selected, count: Dim | None, unrolled: int, reads: bool) -> Statement | None:
+        """The statement, run ``count`` times (None: once), which ``reads`` its constants or is given them; None where
+        it takes more registers than there are."""
         code, looped = selected.code, count is not None
         before = {live_in.text: live_in.value for live_in in code.live_ins if live_in.variable}
         places = {name: f"s{k}" for k, name in enumerate([*code.results, *sorted(before.keys() - set(code.results))])}
@@ -158,9 +167,16 @@ class Regions:
         if emitted is None:
             return None
         operands = Operands(self.fresh)
+        constants = thumb.constant_reads(live_ins if reads else {}, self._place)
+        for name, (buffer, offset) in constants.pointers.items():
+            start = Pointer(buffer, offset)
+            operands.pointer(name, f"&{self.element(buffer, offset)}", start, "const ", True)
+        operands.filled(constants.filled)
         for name in code.results:
             operands.variable(places[name], name, before.get(name))
         for live_in in code.live_ins:
+            if live_ins[live_in] in constants.pointers or live_ins[live_in] in constants.filled:
+                continue
             if live_in in selected.killed:
                 operands.variable(live_ins[live_in], live_in.text, live_in.value)
             elif live_in.text not in code.results:
@@ -175,10 +191,21 @@ class Regions:
         lines, guard = list(emitted.lines), ""
         if count is not None:
             operands.counter(self.dims.text(count), count)
-            lines = ["1:", *lines, "subs %[n], %[n], #1", "bne 1b"]
+            lines = [*constants.lines, "1:", *lines, "subs %[n], %[n], #1", "bne 1b"]
             guard = "" if prove_ge(count, 1) is True else f"{self.dims.text(count)} > 0"
         operands.temporaries(emitted.temps, emitted.ordered)
         return Statement(tuple(lines), operands.all(), tuple(operands.declared), count, unrolled, guard)
+
+    def _is_hoisted(self, operand: Operand) -> bool:
+        """Whether it is a constant that loops around this one read once."""
+        match operand.holds:
+            case Load(buffer, index):
+                return self.names.register(buffer, index) != self.rereading.register(buffer, index)
+            case _:
+                return False
+
+    def _place(self, load: Load) -> thumb.Memory | None:
+        return self.names.place(load.buffer, load.index)
 
     def _stride(self, pointer: thumb.InductionPointer) -> str:
         return self.dims.text(pointer.stride)

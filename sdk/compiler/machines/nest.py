@@ -48,7 +48,8 @@ class Nest:
     """The loops and what is known where they are called: ``packable`` are the parameters that are constants at every
     call (None: all), ``even`` those of them that are int8 and never -128, ``known`` what they hold. ``quantised``: it
     is a product with weights in groups by what ``quantize_groups`` makes for these at every call. ``threads`` may share
-    a call; with ``compact`` layers are to have the same code where they can, not what is fastest for each."""
+    a call; with ``compact`` layers are to have the same code where they can, not what is fastest for each. ``similar``:
+    another function of the module differs from it in numbers alone, so that the two may share a kernel."""
 
     loops: Loops
     packable: frozenset[str] | None = None
@@ -57,6 +58,7 @@ class Nest:
     known: Known | None = None
     quantised: bool = False
     compact: bool = False
+    similar: bool = False
     choice: Choice = DEFAULT
 
     @cached_property

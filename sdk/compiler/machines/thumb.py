@@ -11,6 +11,7 @@ from sdk.compiler.machines.machine import NO_FLOATS, Assembly, Dot, Machine
 from sdk.compiler.machines.nest import Choice
 from sdk.compiler.schedules.rules.integer import WordTiles
 from sdk.compiler.schedules.rules.integer16 import HalfTiles
+from sdk.compiler.schedules.rules.integer_direct import DirectWindow
 from sdk.compiler.schedules.rules.integer_pairs import PairWindow
 from sdk.compiler.schedules.rules.integer_rows import PointRows, RowTaps
 from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles, WordPairs
@@ -30,6 +31,8 @@ REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
 POINTS: Final = 7  # products of a pointwise sum; those of longer ones are better taken of bytes, two weights at once
 PAIR_TILES: Final = (7, 6, 5, 4, 3, 2, 1)  # the same, of depthwise windows
 TILES: Final = (7, 6, 5, 4, 3, 2)  # pixels whose sums, and pairs of elements, are in registers
+PAIR_WINDOW: Final = PairWindow("bytes", SMALLER, REGION, PITCH, PAIR_TILES)
+DIRECT: Final = 10  # taps whose weights are in five registers
 # two channels, as bringing sums to bytes is long: with four, elements of small windows take a tenth fewer instructions
 POOL: Final = Pool(columns=2, taps=9, least=64)
 
@@ -52,7 +55,8 @@ DSP: Final = Machine(
         JoinedTiles(SMALL, wide_channels=16, small_row=384),
         # eight dots of each sum written out: fewer instructions for more flash, in large layers only
         WordTiles(SMALL, dots=8, long_work=1 << 17),
-        PairWindow("bytes", SMALLER, REGION, PITCH, PAIR_TILES),
+        DirectWindow(SMALLER, REGION, DIRECT, PAIR_WINDOW),
+        PAIR_WINDOW,
         replace(COLUMN_BYTES, least=SMALLER),
         WordWindow(SMALL),
         RowTaps("halves", LEAST, REGION, TILES),

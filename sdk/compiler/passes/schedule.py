@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -45,20 +47,23 @@ class ScheduleLoops:
 
     Schedules are tried as ``check`` says; the plain nest stays where one computes something else, with a warning.
     ``candidate`` is which of its candidates each function gets; 0, and what a function with fewer gets, is that which
-    the rules choose."""
+    the rules choose. Without ``share`` each function gets what it would get alone in a module."""
 
     isa: str = ""
     threads: int = 1
     opt: Literal["time", "size"] = "time"
     candidate: int = 0
     check: Check = "sample"
+    share: bool = True
     name = "schedule"
 
     def run(self, module: Module) -> Module:
         """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
         machine = machine_for(self.isa.split("+"))
         small = self.opt == "size"
-        nests = {name: _Scheduled(_nest(module, name, self.threads, small), machine) for name in module.loops}
+        similar = _similar(module) if self.share else frozenset()
+        plain = {name: _nest(module, name, self.threads, small) for name in module.loops}
+        nests = {name: _Scheduled(replace(n, similar=name in similar), machine) for name, n in plain.items()}
         done = _checked(nests, {name: nest.numbered(self.candidate) for name, nest in nests.items()}, self.check)
         kernel: dict[str, str] = {}
         names: dict[str, str] = {}
@@ -122,6 +127,13 @@ def _nest(module: Module, name: str, threads: int = 1, compact: bool = False) ->
         if p in packable
     }
     return Nest(plain, frozenset(packable), threads, frozenset(even), known, _quantised(module, name), compact)
+
+
+def _similar(module: Module) -> frozenset[str]:
+    """The functions that others of the module differ from in numbers alone."""
+    texts = {name: re.sub(r"\d+", "", repr((f.params, f.body))) for name, f in module.loops.items()}
+    counts = Counter(texts.values())
+    return frozenset(name for name, text in texts.items() if counts[text] > 1)
 
 
 def candidates_of(module: Module, machine: Machine) -> dict[str, list[Choice]]:

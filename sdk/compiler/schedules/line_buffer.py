@@ -18,13 +18,15 @@ __all__ = ["LineBuffer", "line_buffer"]
 @dataclass(frozen=True, slots=True)
 class LineBuffer:
     """The ``buffer`` as it was made; ``copies`` are the loops that copy along its axes, outer first, ``copy`` is the
-    last of them, ``borders`` are those that fill along it, ``fill`` those that fill all of it before, outer first."""
+    last of them, ``borders`` are those that fill along it, ``fill`` those that fill all of it before, outer first;
+    ``fills`` are the loops of each fill of a part of an axis, over that axis and all inside it."""
 
     buffer: Buffer
     copies: tuple[Loop, ...]
     copy: Loop
     borders: tuple[Loop, ...]
     fill: tuple[Loop, ...]
+    fills: tuple[tuple[Loop, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +108,21 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
 
     done = replace_loop(loops, at, one)
     last = len(made[0].shape) - 1
-    borders = tuple(n for n in (_along(name, last, "l"), _along(name, last, "r")) if has(done, n))
+    chains = [[_filling(name, at, k, part) for k in range(at, last + 1)] for at in range(last + 1) for part in "lr"]
+    fills = tuple(tuple(chain) for chain in chains if all(has(done, loop) for loop in chain))
     fill = tuple(n for n in (_along(f"{name}_f", k) for k in range(last + 1)) if has(done, n))
     copies = tuple(_along(name, k) for k in range(last + 1))
-    return done, LineBuffer(made[0], copies, copies[-1], borders, fill)
+    return done, LineBuffer(made[0], copies, copies[-1], tuple(chain[-1] for chain in fills), fill, fills)
 
 
 def _along(name: str, axis: int, part: str = "") -> Loop:
     """The loop along an axis of a region, or over a part of it."""
     return Loop(f"{name}_{axis}{part}")
+
+
+def _filling(name: str, start: int, axis: int, part: str) -> Loop:
+    """The loop along an axis of what fills a part of the axis ``start``."""
+    return _along(name, axis, part if start == axis else f"{part}{start}")
 
 
 def _axis(at: Dim, inner: dict[Var, For], dims: frozenset[Var]) -> _Axis:
@@ -205,7 +213,7 @@ class _Copy:
         if not self.fills:
             return ()
         var = self.variable(depth, part)
-        return (For(var, lo, hi, Block(self.whole(depth + 1, (*at, var.expr), part))),)
+        return (For(var, lo, hi, Block(self.whole(depth + 1, (*at, var.expr), f"{part}{depth}"))),)
 
     def whole(self, depth: int = 0, at: tuple[Dim, ...] = (), part: str = "") -> tuple[Stmt, ...]:
         """Loops that fill all of the axes from ``depth`` on."""

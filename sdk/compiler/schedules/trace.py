@@ -24,6 +24,7 @@ from sdk.compiler.schedules import (
     interleave_channels,
     lanes,
     line_buffer,
+    mac_pairs,
     pack,
     partial,
     reshape_loops,
@@ -86,6 +87,7 @@ class Schedule:
     accumulate = _step(lanes.accumulate)
     strip = _step(lanes.strip)
     line_buffer = _step(line_buffer.line_buffer)
+    use_mac_pairs = _step(mac_pairs.use_mac_pairs)
     pad = _step(pack.pad)
     pack = _step(pack.pack)
     partial = _step(partial.partial)

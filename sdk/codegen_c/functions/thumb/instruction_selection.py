@@ -175,7 +175,7 @@ class _Selector:
     def statement(self, stmt: Stmt) -> None:
         """Adds a statement."""
         match stmt:
-            case Block(body) if all(isinstance(s, Store | Block) for s in body):
+            case Block(body) if all(isinstance(s, Store | Block | Alloc) for s in body):
                 for inner in body:
                     self.statement(inner)
             case Alloc(buffer) if self.loop is not None and buffer.space == "register":
@@ -241,7 +241,7 @@ class _Selector:
                 return self.node(arg)  # loads extend what they read
             case Op("bits", (arg,)) if value.dtype in (_HALVES, *_WORDS) and arg.dtype in (_HALVES, *_WORDS):
                 return self.node(arg)
-            case Op("broadcast", (Imm(),)) if value.dtype == _HALVES:
+            case Op("broadcast", (Imm(),)) if value.dtype in (_HALVES, *_WORDS):
                 return self._live_in(value)
             case Op("dot", (total, a, b)) if value.dtype == I32 and a.dtype in _WORDS and b.dtype in _WORDS:
                 halves = [[Op(half, (word,), _HALVES) for half in ("evens", "odds")] for word in (a, b)]
@@ -265,6 +265,8 @@ class _Selector:
         found = assembly_line(name, types, self.names.features, literals)
         if found is None:
             raise NotSelected
+        if name == "mac_pair" and literals[3] == 0:
+            args = (args[0], _first_lane(args[1]), *args[2:])
         nodes = {k: self.node(args[k]) for k in sorted(found.args)}
         self.products += found.products
         return self._step(found, [nodes[k] for k in found.args])
@@ -421,6 +423,15 @@ class _Selector:
             return False
         self.reach[pointer] = low, high
         return True
+
+
+def _first_lane(pair: ValueExpr) -> ValueExpr:
+    """What a register holds whose lower half is the first lane of ``pair``: of one element twice, that element."""
+    match pair:
+        case Op("broadcast", (Op("cast", (Load(),)) as element,)):
+            return element
+        case _:
+            return pair
 
 
 def _numbers(index: tuple[Dim, ...]) -> bool:

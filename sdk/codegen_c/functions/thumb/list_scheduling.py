@@ -77,8 +77,11 @@ def emit(
     taken = len(set(results.values()) | set(live_ins.values()) | strides) + len(paths) + counted
     if taken > REGISTERS:
         return None
-    allocation = _Allocation(code, results, live_ins, killed, paths, REGISTERS - taken, alone)
-    if not allocation.run():
+    for eager in (True, False):
+        allocation = _Allocation(code, results, live_ins, killed, paths, REGISTERS - taken, alone, eager)
+        if allocation.run():
+            break
+    else:
         return None
     if counted:
         allocation.iteration()
@@ -86,7 +89,8 @@ def emit(
 
 
 class _Allocation:
-    """Issues items, the first that is ready first; values live in temporaries from their computation to their last use,
+    """Issues items, the first that is ready first, or (not ``eager``) in order: sums that are begun early take
+    registers that those before them may need. Values live in temporaries from their computation to their last use,
     reads may be dropped and read again."""
 
     def __init__(
@@ -98,7 +102,9 @@ class _Allocation:
         paths: Sequence[Path],
         temps: int,
         alone: bool,
+        eager: bool,
     ) -> None:
+        self.eager = eager
         self.killed = killed
         self.alone = alone
         self.paths = paths
@@ -169,7 +175,7 @@ class _Allocation:
     def _next(self) -> Item | None:
         """The first of the next items that needs nothing but what is in registers, or else the first; None where each
         would overwrite what another needs."""
-        near = self.left[:WINDOW]
+        near = self.left[: WINDOW if self.eager else 1]
         ready = [item for item in near if all(arg in self.where for arg in _args(item)) and self._allowed(item)]
         settled = [item for item in ready if item in self.operand or (isinstance(item, Write) and self._complete(item))]
         in_place = [item for item in ready if isinstance(item, Step) and any(self._dies(arg) for arg in _args(item))]

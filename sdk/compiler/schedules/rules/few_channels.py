@@ -13,7 +13,13 @@ from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.line_buffer import LineBuffer
 from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.contraction import column_axis
-from sdk.compiler.schedules.rules.integer_window import dilation, multiplier, pixels_of, taps_along, window_stride
+from sdk.compiler.schedules.rules.integer_window import (
+    dilation,
+    multiplier,
+    pixels_of,
+    span,
+    taps_along,
+)
 from sdk.compiler.schedules.rules.nest import extent, write_out
 from sdk.compiler.schedules.rules.reduction import chain
 from sdk.compiler.schedules.tensorize import factors_of, no_var
@@ -125,16 +131,9 @@ def _pixels(s: Schedule, part: Contraction, pixel: Loop, at_once: int, taps: int
 def _rows_at_once(region: int, loops: Loops, part: Contraction, around: tuple[For, ...], channels: int) -> int:
     """Rows of the result whose windows are staged together: as many as ``region`` bytes hold, of so many channels."""
     row, pixel = around
-    width = channels * _span(loops, part, pixel.var, pixel.var.hi + 1)
+    width = channels * span(loops, part, pixel.var, pixel.var.hi + 1)
     rows = range(1, row.var.hi + 2)
-    return max((n for n in rows if _span(loops, part, row.var, n) * width <= region), default=1)
-
-
-def _span(loops: Loops, part: Contraction, over: Var, count: int) -> int:
-    """What the windows of so many neighbours along an axis take of it."""
-    along = taps_along(loops, part, over)
-    taps = extent(tuple(loop for loop in part.reduce if loop.var in along))
-    return window_stride(loops, part, over) * (count - 1) + dilation(loops, part, over) * (taps - 1) + 1
+    return max((n for n in rows if span(loops, part, row.var, n) * width <= region), default=1)
 
 
 def copy_lines(s: Schedule, lines: LineBuffer, channels: int, room: int = 0) -> None:

@@ -12,11 +12,16 @@ from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import Loop, loops_of
 from sdk.compiler.schedules.rules.integer_window import (
+    AROUND_TILE,
+    STORE,
     best_tile,
     copy_in_runs,
     dilation,
+    inside,
     multiplier,
     pixels_of,
+    row_cost,
+    span,
     taps_along,
     window_stride,
 )
@@ -29,6 +34,11 @@ __all__ = ["PairWindow"]
 
 SHARED: Final = 6  # neighbouring pixels of layers that share a kernel
 ENOUGH: Final = 4  # pixels of a row for which elements are staged that no window reads
+# instructions: of an element that is unpacked, around a row of them, and around all rows of a channel
+COPY: Final = 2
+AROUND_COPY: Final = 6
+AROUND_CHANNEL: Final = 40
+UNEVEN: Final = 75  # instructions around a part of a row that has fewer pixels than another
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +77,53 @@ class PairWindow:
         """
         return _pairs(self, nest)
 
+    def shares(self, nest: Nest) -> bool:
+        """Whether its schedule is that of other layers of the module, so that one kernel may serve them."""
+        return nest.similar and _sizes(self, nest).alike
 
-def _pairs(rule: PairWindow, nest: Nest) -> Loops:
+    def instructions(self, nest: Nest) -> float:
+        """About how many instructions its schedule takes.
+
+        Raises:
+            ScheduleError: a row has fewer pixels than its taps are dilated.
+        """
+        loops, part = nest.loops, nest.part
+        rows, channels = part.spatial[-3].var, part.spatial[-1].var.hi + 1
+        sizes = _sizes(self, nest)
+        blocks = -(-(rows.hi + 1) // sizes.rows)
+        copied = min(sizes.read * sizes.parts, inside(loops, part, part.spatial[-2].var)) * COPY
+        height = min(span(loops, part, rows, sizes.rows), inside(loops, part, rows))
+        staged = AROUND_CHANNEL + height * (sizes.parts * AROUND_COPY + copied)
+        uneven = UNEVEN if pixels_of(part) % sizes.parts else 0
+        each = (rows.hi + 1) * sizes.parts * (sizes.cost(extent(part.reduce)) + uneven)
+        return channels // multiplier(loops, part) * blocks * staged + channels * each
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Rows in ``parts``, of each of which ``pixels`` neighbours are computed, ``tm`` at once, whose windows of
+    ``across`` taps are ``step`` elements apart; ``read`` elements are copied for them. ``rows`` of the result are
+    staged together, ``pitch`` elements apart; ``alike``: as layers of other sizes have them too."""
+
+    parts: int
+    pixels: int
+    step: int
+    tm: int
+    across: int
+    read: int
+    pitch: int
+    rows: int
+    alike: bool
+
+    def cost(self, taps: int) -> int:
+        """The instructions of a part of a row, of windows of so many taps."""
+        if self.across > 1:
+            return row_cost(self.tm, self.pixels, self.step, self.across, taps // self.across)
+        return -(-self.pixels // self.tm) * (taps * (2 * self.tm + 1) + STORE * self.tm + AROUND_TILE)
+
+
+def _sizes(rule: PairWindow, nest: Nest) -> _Sizes:
     loops, part = nest.loops, nest.part
-    channel, pixel, row = loops_of(part.spatial[:-4:-1])
     over, dilated = part.spatial[-2].var, dilation(loops, part, part.spatial[-2].var)
     step = window_stride(loops, part, over)
     parts = dilated // math.gcd(dilated, step)
@@ -81,10 +134,18 @@ def _pairs(rule: PairWindow, nest: Nest) -> Loops:
     # layers of an image that is halved again and again have rows as far apart, so that one kernel serves them all
     alike = parts == 1 and tm == (SHARED if step == 1 else 3) and pixels % tm == 0 and width <= rule.pitch
     pitch = rule.pitch if alike else width + width % 2  # so that rows begin at words, of which one LDRD reads two
+    return _Sizes(parts, pixels, step, tm, across, width, pitch, _rows_at_once(rule, loops, part, pitch), alike)
+
+
+def _pairs(rule: PairWindow, nest: Nest) -> Loops:
+    loops, part = nest.loops, nest.part
+    channel, pixel, row = loops_of(part.spatial[:-4:-1])
+    sizes = _sizes(rule, nest)
+    parts, across = sizes.parts, sizes.across
     s, reduce = Schedule(loops), loops_of(part.reduce)
     s.pack(part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).use_i16(part.b)
     shift_sums(s, nest)
-    rows = s.block(row, _rows_at_once(rule, loops, part, pitch))
+    rows = s.block(row, sizes.rows)
     inside = [rows.inner, pixel]
     several = multiplier(loops, part)
     each = [s.split(channel, several)] if several > 1 else []
@@ -96,7 +157,7 @@ def _pairs(rule: PairWindow, nest: Nest) -> Loops:
     for loop in (*outer, *(tiles.inner for tiles in each)):
         for around in reversed(inside):
             s.reorder(around, loop)
-    lines = s.line_buffer(outer[0], part.a, 1, pitch)
+    lines = s.line_buffer(outer[0], part.a, 1, sizes.pitch)
     if across > 1 and lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
     if len(lines.fill) > 1:
@@ -104,7 +165,7 @@ def _pairs(rule: PairWindow, nest: Nest) -> Loops:
         if trip(s.loops, fill) % 2 == 0:
             s.attempt(_fill_words, fill)
     copy_in_runs(s, lines.copy)
-    tile = s.overlap(inside[-1], tm).inner
+    tile = s.overlap(inside[-1], sizes.tm).inner
     s.unroll_and_jam(tile, reduce)
     if across > 1:
         s.use_dual_mac(reduce[-1])

@@ -14,7 +14,7 @@ from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, lo
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
 from sdk.compiler.schedules.rules.nest import BYTES, extent, write_out
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import Var, floordiv, free_vars, linear, prove_ge
+from sdk.compiler.sym import Var, floordiv, free_vars, linear, max_value, prove_ge
 
 __all__ = [
     "ColumnWindow",
@@ -23,9 +23,12 @@ __all__ = [
     "best_tile",
     "copy_in_runs",
     "dilation",
+    "inside",
     "is_depthwise",
     "multiplier",
     "pixels_of",
+    "row_cost",
+    "span",
     "taps_along",
     "window_stride",
     "words_read",
@@ -205,17 +208,18 @@ def best_tile(tiles: tuple[int, ...], pixels: int, step: int, taps: int, rows: i
     Raises:
         ScheduleError: all tiles have more pixels.
     """
-
-    def cost(size: int) -> tuple[int, int]:
-        words = words_read(size, step, taps) + -(-taps // 2)
-        products = sum(-(-(taps + step * k % 2) // 2) for k in range(size))
-        around = AROUND_TILE + (AROUND_LAST if pixels % size else 0) + (KEPT * size if size > TOGETHER else 0)
-        return -(-pixels // size) * (rows * (words + products) + STORE * size + around), size
-
     sizes = [size for size in tiles if size <= pixels]
     if not sizes:
         raise ScheduleError(f"rows of {pixels} pixels, fewer than a tile has")
-    return min(sizes, key=cost)
+    return min(sizes, key=lambda size: (row_cost(size, pixels, step, taps, rows), size))
+
+
+def row_cost(size: int, pixels: int, step: int, taps: int, rows: int) -> int:
+    """The instructions for a row of ``pixels``, ``size`` at once; the rest as for ``best_tile``."""
+    words = words_read(size, step, taps) + -(-taps // 2)
+    products = sum(-(-(taps + step * k % 2) // 2) for k in range(size))
+    around = AROUND_TILE + (AROUND_LAST if pixels % size else 0) + (KEPT * size if size > TOGETHER else 0)
+    return -(-pixels // size) * (rows * (words + products) + STORE * size + around)
 
 
 def dilation(loops: Loops, part: Contraction, over: Var) -> int:
@@ -224,6 +228,20 @@ def dilation(loops: Loops, part: Contraction, over: Var) -> int:
     along = taps_along(loops, part, over)
     steps = (linear(d, tap) for n in reads for d in n.index if over in free_vars(d) for tap in along & free_vars(d))
     return max((step[0] for step in steps if step is not None), default=1) or 1
+
+
+def span(loops: Loops, part: Contraction, over: Var, count: int) -> int:
+    """What the windows of so many neighbours along an axis take of it."""
+    along = taps_along(loops, part, over)
+    taps = extent(tuple(loop for loop in part.reduce if loop.var in along))
+    return window_stride(loops, part, over) * (count - 1) + dilation(loops, part, over) * (taps - 1) + 1
+
+
+def inside(loops: Loops, part: Contraction, over: Var) -> int:
+    """The extent of the axis of ``a`` that neighbours along ``over`` read, at the largest dims."""
+    reads = (n for n in walk(loops.body) if isinstance(n, Load) and n.buffer == part.a)
+    axis = next(k for n in reads for k, d in enumerate(n.index) if over in free_vars(d))
+    return max_value(loops.param(part.a).buffer.shape[axis]) or 0
 
 
 def _pixels_at_once(rule: ColumnWindow, loops: Loops, part: Contraction) -> int:
