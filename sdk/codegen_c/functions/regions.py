@@ -9,7 +9,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Final
 
-from sdk.codegen_c.c99 import thumb
+from sdk.codegen_c.functions import thumb
 from sdk.codegen_c.functions.asm_statement import Operand, Operands, Pointer, Statement
 from sdk.codegen_c.functions.dims import DimPrinter
 from sdk.compiler.ir.loops import For, Load, Loops, Stmt, Store
