@@ -72,24 +72,24 @@ class DirectWindow:
             ScheduleError: pairs of products take fewer instructions, the rows of a few channels take more than the
                 region, or a step does not apply.
         """
-        ways = _ways(self, nest)
-        if not ways:
+        candidates = _candidates(self, nest)
+        if not candidates:
             raise ScheduleError("rows longer than the region")
-        way = min(ways, key=lambda way: (way.instructions(nest), way.size, way.rows))
-        if self.pairs.applies(nest, machine) and not self._pays(nest, way):
+        chosen = min(candidates, key=lambda one: (one.instructions(nest), one.size, one.rows))
+        if self.pairs.applies(nest, machine) and not self._pays(nest, chosen):
             raise ScheduleError("windows share most of their elements, or layers a kernel")
-        return _direct(nest, way)
+        return _direct(nest, chosen)
 
-    def _pays(self, nest: Nest, way: _Way) -> bool:
+    def _pays(self, nest: Nest, chosen: _Candidate) -> bool:
         """Whether it takes fewer instructions than pairs, whose kernel no other layer would have."""
         try:
-            return way.instructions(nest) < GAIN * self.pairs.instructions(nest) and not self.pairs.shares(nest)
+            return chosen.instructions(nest) < GAIN * self.pairs.instructions(nest) and not self.pairs.shares(nest)
         except ScheduleError:
             return True
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Candidate:
     """``size`` channels of ``rows`` rows of the result are staged together where that is ``padded``; of each row
     ``tiles`` parts are computed."""
 
@@ -118,7 +118,7 @@ class _Way:
         return total
 
 
-def _ways(rule: DirectWindow, nest: Nest) -> list[_Way]:
+def _candidates(rule: DirectWindow, nest: Nest) -> list[_Candidate]:
     """Channels, all or some words of them, and rows of the result whose windows fit the region, as many in each block;
     all of both where nothing is staged."""
     loops, part = nest.loops, nest.part
@@ -126,15 +126,15 @@ def _ways(rule: DirectWindow, nest: Nest) -> list[_Way]:
     channels, height = (part.spatial[-1].var.hi + 1) // multiplier(loops, part), row.var.hi + 1
     tiles = -(-pixels_of(part) // (LINES // (2 * extent(part.reduce) + STORE)))
     if not has_condition(loops, part.a):
-        return [_Way(channels, height, tiles, False)]
+        return [_Candidate(channels, height, tiles, False)]
     width = span(loops, part, pixel.var, pixels_of(part)) // _apart(loops, part)
     sizes = [n for n in range(BYTES, channels, BYTES) if channels % n == 0 or n == BYTES]
     counts = {-(-height // blocks) for blocks in range(1, height + 1)}
-    ways = (_Way(size, count, tiles, True) for size in [*sizes, channels] for count in counts)
-    return [way for way in ways if way.size * width * span(loops, part, row.var, way.rows) <= rule.region]
+    candidates = (_Candidate(size, count, tiles, True) for size in [*sizes, channels] for count in counts)
+    return [one for one in candidates if one.size * width * span(loops, part, row.var, one.rows) <= rule.region]
 
 
-def _direct(nest: Nest, way: _Way) -> Loops:
+def _direct(nest: Nest, chosen: _Candidate) -> Loops:
     loops, part = nest.loops, nest.part
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
     s, reduce, several = Schedule(loops), loops_of(part.reduce), multiplier(loops, part)
@@ -144,16 +144,16 @@ def _direct(nest: Nest, way: _Way) -> Loops:
     if several > 1:
         each = s.split(channel, several)
         around = [each.outer, each.inner]
-    if way.padded:
+    if chosen.padded:
         channels = (part.spatial[-1].var.hi + 1) // several
-        groups = s.split(around[0], way.size) if channels % way.size == 0 else s.overlap(around[0], way.size)
+        groups = s.split(around[0], chosen.size) if channels % chosen.size == 0 else s.overlap(around[0], chosen.size)
         around = [groups.outer, groups.inner, *around[1:]]
-        row = s.block(row, way.rows).inner
+        row = s.block(row, chosen.rows).inner
     for loop in around:
         s.reorder(pixel, loop).reorder(row, loop)
-    if way.padded:
-        _copied(s, s.line_buffer(around[0], part.a), way.size == channels and _apart(loops, part) == 1)
-    written = _pixels(s, part, row, pixel, way)
+    if chosen.padded:
+        _copied(s, s.line_buffer(around[0], part.a), chosen.size == channels and _apart(loops, part) == 1)
+    written = _pixels(s, part, row, pixel, chosen)
     if extent(part.reduce) > 1:
         s.use_mac_pairs(reduce, part.b)
     else:
@@ -161,13 +161,13 @@ def _direct(nest: Nest, way: _Way) -> Loops:
     return write_out(s, written)
 
 
-def _pixels(s: Schedule, part: Contraction, row: Loop, pixel: Loop, way: _Way) -> list[Loop]:
+def _pixels(s: Schedule, part: Contraction, row: Loop, pixel: Loop, chosen: _Candidate) -> list[Loop]:
     """The pixels of a row that are written out in a loop over rows; none where that over pixels has more iterations."""
-    if way.tiles == 1:
+    if chosen.tiles == 1:
         return [pixel]
-    if way.tiles >= way.rows:
+    if chosen.tiles >= chosen.rows:
         return []
-    tile = s.overlap(pixel, -(-pixels_of(part) // way.tiles))
+    tile = s.overlap(pixel, -(-pixels_of(part) // chosen.tiles))
     s.reorder(row, tile.outer)
     return [tile.inner]
 
