@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-MAX_BYTES = 3 << 20
+MAX_BYTES = 3_200_000
 DATA = ("boards", "c_runtime", "docs", "templates")
 # What a user's own file does with the package; mypy --strict has to know every type in it.
 USER = """

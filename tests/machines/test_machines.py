@@ -33,7 +33,7 @@ BYTES = [
     *test_rules.CASES, COLUMN, ("conv2d", TALL, test_rules.conv(8, 7, 8, 19, 1, 1, 0)[2]),
     test_rules.conv(8, 7, 8, 19, 1, 1, 0), test_rules.conv(9, 12, 3, 19, 1, 1, 0)
 ]  # fmt: skip
-STEEP = test_rules.depthwise(20, 5, 8, 5, 1, 0)
+STEEP = test_rules.depthwise(24, 5, 8, 11, 1, 0)  # more taps than are read one by one
 FEW = test_rules.depthwise(12, 12, 3, 3, 3, 1)
 SEVERAL = (FEW[0], (FEW[1][0], TensorType(I8, (3, 3, 6)), TensorType(I32, (6,))), {**FEW[2], "multiplier": 2})
 BYTES += [
