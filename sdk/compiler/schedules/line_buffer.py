@@ -17,16 +17,24 @@ __all__ = ["LineBuffer", "line_buffer"]
 
 @dataclass(frozen=True, slots=True)
 class LineBuffer:
-    """The ``buffer`` as it was made; ``copies`` are the loops that copy along its axes, outer first, ``copy`` is the
-    last of them, ``borders`` are those that fill along it, ``fill`` those that fill all of it before, outer first;
-    ``fills`` are the loops of each fill of a part of an axis, over that axis and all inside it."""
+    """The ``buffer`` as it was made; ``copies`` are the loops that copy along its axes, outer first, ``fill`` those
+    that fill all of it before, outer first, and ``fills`` those of each fill of a part of an axis, over that axis and
+    all inside it."""
 
     buffer: Buffer
     copies: tuple[Loop, ...]
-    copy: Loop
-    borders: tuple[Loop, ...]
     fill: tuple[Loop, ...]
     fills: tuple[tuple[Loop, ...], ...]
+
+    @property
+    def copy(self) -> Loop:
+        """What copies along the last axis."""
+        return self.copies[-1]
+
+    @property
+    def borders(self) -> tuple[Loop, ...]:
+        """What fills along the last axis."""
+        return tuple(chain[-1] for chain in self.fills)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
     fills = tuple(tuple(chain) for chain in chains if all(has(done, loop) for loop in chain))
     fill = tuple(n for n in (_along(f"{name}_f", k) for k in range(last + 1)) if has(done, n))
     copies = tuple(_along(name, k) for k in range(last + 1))
-    return done, LineBuffer(made[0], copies, copies[-1], tuple(chain[-1] for chain in fills), fill, fills)
+    return done, LineBuffer(made[0], copies, fill, fills)
 
 
 def _along(name: str, axis: int, part: str = "") -> Loop:

@@ -6,7 +6,7 @@ from typing import Final
 
 from sdk.codegen_c.functions.instructions.model import Instruction, InstructionSet, expression, function
 
-__all__ = ["LANES", "SET", "fused"]
+__all__ = ["LANES", "SET", "fused", "settled"]
 
 SET: Final = InstructionSet(
     (
@@ -24,6 +24,21 @@ SET: Final = InstructionSet(
         expression("fma", "f*x*", "@fma_$T({0}, {1}, {2})"),
     )
 )
+
+
+def settled(type: str, register: str, needs: str) -> Instruction:
+    """A vector of floats that is computed before more memory is read; no instruction. ``register`` is what GNU C calls
+    the registers that hold it."""
+    return function(
+        f"settled_{needs}",
+        "settled",
+        type,
+        f"""@{type} @@(@{type} x) {{
+    __asm__ volatile("" : "+{register}"(x) : : "memory");
+    return x;
+}}""",
+        needs,
+    )
 
 
 def fused(name: str, type: str, gcc: str, needs: str) -> Instruction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sdk.codegen_c.functions.instructions.lanes import fused
+from sdk.codegen_c.functions.instructions.lanes import fused, settled
 from sdk.codegen_c.functions.instructions.model import InstructionSet, expression, function
 
 __all__ = ["SET"]
@@ -149,15 +149,4 @@ _FUSED: Final = (
     fused("fma_fma128", "f32x4", "__builtin_ia32_vfmaddps(a, b, c)", "fma"),
 )
 
-_SETTLED: Final = function(  # no instruction, as for Advanced SIMD
-    "settled_avx",
-    "settled",
-    "f32x8",
-    """@f32x8 @@(@f32x8 x) {
-    __asm__ volatile("" : "+x"(x) : : "memory");
-    return x;
-}""",
-    "avx2",
-)
-
-SET: Final = InstructionSet((*_DOTS, *_FIRST_LANES, *_FUSED, _SETTLED))
+SET: Final = InstructionSet((*_DOTS, *_FIRST_LANES, *_FUSED, settled("f32x8", "x", "avx2")))

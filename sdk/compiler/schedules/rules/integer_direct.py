@@ -11,7 +11,7 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import DEFAULT, Nest
 from sdk.compiler.schedules.line_buffer import LineBuffer
-from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, find, loops_of
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, loops_of
 from sdk.compiler.schedules.rules.integer_pairs import PairWindow
 from sdk.compiler.schedules.rules.integer_window import (
     STORE,
@@ -23,7 +23,7 @@ from sdk.compiler.schedules.rules.integer_window import (
     taps_along,
     window_stride,
 )
-from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, write_out
+from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, trip, write_out
 from sdk.compiler.schedules.rules.shifted import shift_sums
 from sdk.compiler.schedules.trace import Schedule
 
@@ -188,9 +188,9 @@ def _copied(s: Schedule, lines: LineBuffer, run: bool) -> None:
 
 def _in_words(s: Schedule, run: Loop, most: int) -> None:
     """A word at a time, then bytes, where elements are neighbours; up to ``most`` of each are written out."""
-    words = s.attempt(_words, run) if _count(s, run) >= BYTES else None
+    words = s.attempt(_words, run) if trip(s.loops, run) >= BYTES else None
     for loop in words.loops if words else [run]:
-        if _count(s, loop) <= most:
+        if trip(s.loops, loop) <= most:
             s.unroll(loop)
 
 
@@ -198,13 +198,6 @@ def _words(s: Schedule, run: Loop) -> Tiles:
     words = s.split(run, BYTES)
     s.vectorize(words.inner)
     return words
-
-
-def _count(s: Schedule, loop: Loop) -> int:
-    """The iterations of a loop, or a very large number where that is symbolic."""
-    node = find(s.loops, loop)
-    count = node.hi - node.lo
-    return count if isinstance(count, int) else 1 << 30
 
 
 def _apart(loops: Loops, part: Contraction) -> int:

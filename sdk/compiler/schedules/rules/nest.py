@@ -35,9 +35,10 @@ def products_of(machine: Machine) -> int:
 
 
 def trip(loops: Loops, name: Loop) -> int:
-    """The end of a loop that starts at 0, or a very large number where it is symbolic."""
-    hi = find(loops, name).hi
-    return hi if isinstance(hi, int) else 1 << 30
+    """The iterations of a loop, or a very large number where that is symbolic."""
+    loop = find(loops, name)
+    count = loop.hi - loop.lo
+    return count if isinstance(count, int) else 1 << 30
 
 
 def fuse_all(s: Schedule, chain: list[Loop], into: str) -> Loop:
