@@ -11,7 +11,8 @@ several, time by the clock. Of each number the median of the rounds is printed, 
 (llama.cpp's time by ours: above 1, ours is faster). llama.cpp is as it is by default: caches of f16 (ours too, without
 --cache), flash attention where it likes, weights repacked. ``peak MB`` is what a process had at most, less what it had
 before it loaded the model. ``read`` is the part of the memory's bandwidth that our tokens at a context of 64 take: the
-bytes of weights by the time of a token, of what as many threads read of that file when they only add it up.
+bytes of weights by the time of a token, of what as many threads read of that file when they only add it up, as often,
+in turns with the tokens. Other machines on the same memory change both from one second to the next.
 
 With --speed nothing but prompts, tokens and ``read`` is measured: some minutes for all models with --rounds 3, on an
 idle machine.
@@ -42,7 +43,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -64,12 +65,17 @@ TOKENS, GREEDY, PROMPT = 16, 64, 32
 OWN = 256  # positions of a checkpoint of one's own
 SUM = """#include <stddef.h>
 #include <stdint.h>
-uint64_t add(const uint64_t *data, size_t bytes)
+uint64_t add(const uint64_t *data, size_t bytes, int times)
 {
-    uint64_t sums[32] = {0}, all = 0;
-    for (size_t k = 0; k < bytes / 8; k += 32)
-        for (int j = 0; j < 32; ++j) sums[j] += data[k + j];
-    for (int j = 0; j < 32; ++j) all += sums[j];
+    uint64_t all = 0;
+    while (times-- > 0) {
+        const uint64_t *from = data;
+        uint64_t sums[32] = {0};
+        __asm__ volatile("" : "+r"(from) : : "memory");
+        for (size_t k = 0; k < bytes / 8; k += 32)
+            for (int j = 0; j < 32; ++j) sums[j] += from[k + j];
+        for (int j = 0; j < 32; ++j) all += sums[j];
+    }
     return all;
 }
 """
@@ -171,14 +177,16 @@ def measure(
             one.ask("prefill", tokens=PROMPT)  # reads all weights for the first time
         for tokens in PROMPTS:  # the last of them stays in the caches
             yield name | {"what": f"prefill {tokens}"} | _turns(pair, "prefill", threads, rounds, {"tokens": tokens})
-        for context in CONTEXTS:
+        for context in CONTEXTS[:-1]:
             given = {"context": context, "tokens": TOKENS}
-            row = name | {"what": f"decode at {context}"} | _turns(pair, "decode", threads, rounds, given)
-            yield row
-            if context == CONTEXTS[-1]:
-                most = _read(out / "bench_weights.bin", threads)
-                part = row["ours_best"] * sizes["weights"] / most * 100
-                yield name | {"what": f"read %, of {most / 1e9:.1f} GB/s", "ours": part, "theirs": None, "ratio": None}
+            yield name | {"what": f"decode at {context}"} | _turns(pair, "decode", threads, rounds, given)
+        file = stack.enter_context(_file(out / "bench_weights.bin", threads))
+        given = {"context": CONTEXTS[-1], "tokens": TOKENS}
+        row = name | {"what": f"decode at {CONTEXTS[-1]}"} | _turns(pair, "decode", threads, rounds, given, file)
+        yield row
+        read = [sizes["weights"] * tokens / rate for tokens, rate in zip(row["ours_each"], row["beside"], strict=True)]
+        what = f"read %, of {statistics.median(row['beside']) / 1e9:.1f} GB/s"
+        yield name | {"what": what, "ours": statistics.median(read) * 100, "theirs": None, "ratio": None}
         if speed:
             return
         memory = [one.ask("memory") for one in pair]
@@ -191,24 +199,31 @@ def measure(
         yield name | _compared(pair, out)
 
 
-def _turns(pair: Sequence[Worker], do: str, threads: int, rounds: int, given: dict[str, int]) -> dict[str, Any]:
-    """Tokens per second of both, in turns."""
+def _turns(
+    pair: Sequence[Worker], do: str, threads: int, rounds: int, given: dict[str, int],
+    beside: Callable[[], float] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Tokens per second of both, in turns, and with what is measured ``beside`` them."""
     clock = "cpu" if threads == 1 else "wall"
-    found = []
+    found, others = [], []
     for k in range(rounds):
         order = pair if k % 2 else pair[::-1]
-        times = {one: one.ask(do, **given)[clock] for one in order}
+        times = {}
+        for one in order:
+            times[one] = one.ask(do, **given)[clock]
+            if beside and one is pair[0]:
+                others.append(beside())
         found.append([given["tokens"] / times[one] for one in pair])
-    best = [max(both[k] for both in found) for k in (0, 1)]
     middle = [statistics.median(both[k] for both in found) for k in (0, 1)]
     return {
-        "ours": middle[0], "theirs": middle[1], "ours_best": best[0], "theirs_best": best[1],
+        "ours": middle[0], "theirs": middle[1], "ours_each": [ours for ours, _ in found], "beside": others,
         "ratio": statistics.median(a / b for a, b in found),
     }  # fmt: skip
 
 
-def _read(path: Path, threads: int) -> float:
-    """Bytes a second that so many threads read of a mapped file: the best of some times."""
+@contextmanager
+def _file(path: Path, threads: int) -> Iterator[Callable[[], float]]:
+    """What measures how many bytes a second so many threads read of a mapped file."""
     data = np.memmap(path, np.uint8, "r")
     each = data.size // 256 // threads * 256
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(threads) as pool:
@@ -217,13 +232,13 @@ def _read(path: Path, threads: int) -> float:
         command = [sys.executable, "-m", "ziglang", "cc", "-O3", "-march=native", "-shared", "-fPIC"]
         subprocess.run([*command, str(source), "-o", str(library)], check=True)
         add = ctypes.CDLL(str(library)).add
-        add.argtypes, add.restype = (ctypes.c_void_p, ctypes.c_size_t), ctypes.c_uint64
+        add.argtypes, add.restype = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int), ctypes.c_uint64
 
         def once() -> None:
-            list(pool.map(lambda k: add(data.ctypes.data + k * each, each), range(threads)))
+            list(pool.map(lambda k: add(data.ctypes.data + k * each, each, TOKENS), range(threads)))
 
-        found = [timed(once)["cpu" if threads == 1 else "wall"] for _ in range(8)]
-    return each * threads / min(found)
+        once()  # reads the file for the first time
+        yield lambda: each * threads * TOKENS / timed(once)["cpu" if threads == 1 else "wall"]
 
 
 def _loads(peer: str, path: Path, out: Path, threads: int) -> list[list[float]]:

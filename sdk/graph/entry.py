@@ -183,17 +183,16 @@ class Entry:
         return Tensor(out, self)
 
     def write(self, state: StateRef, value: Tensor, at: Dim | None = None) -> None:
-        """Replaces a state from here on; with ``at`` only the rows from there on, on the state's axis (modulo its
-        extent in a state of layout "ring").
+        """Replaces a state from here on; with ``at`` only the rows from there on, modulo how many there are places for
+        in a state of layout "ring" or "blocked".
 
         Raises:
             BuildError: the value does not fit the state.
         """
-        new, type_, axis = self._mine(value), self._own(state).type, state.state.axis
+        new, type_ = self._mine(value), self._own(state).type
         have, want = new.type.shape, type_.shape
-        rows = at is not None and len(have) == len(want)
-        if rows:
-            have, want = (*have[:axis], *have[axis + 1 :]), (*want[:axis], *want[axis + 1 :])
+        if at is not None and want and len(have) == len(state.state.rows(0)):
+            want = state.state.rows(have[state.state.row_axis])
         if new.type.dtype != type_.dtype or have != want:
             raise BuildError(
                 f"{show(new.type)} does not fit the state {state.state.name}: {show(type_)}",

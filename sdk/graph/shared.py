@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.module import Const, Stack, State
+from sdk.compiler.ir.module import Const, Stack, State, StateLayout
 from sdk.compiler.ir.types import DType, TensorType, dtype_of
 from sdk.compiler.sym import Dim, Expr, Var
 from sdk.errors import BuildError
@@ -82,7 +81,7 @@ class Shared:
 
     def state(
         self, name: str, dtype: DType, shape: Iterable[Dim], *, init: int | Tensor | None = 0,
-        layout: Literal["plain", "ring"] = "plain", axis: int = 0, iterations: int = 1,
+        layout: StateLayout = "plain", axis: int = 0, iterations: int = 1,
     ) -> StateRef:
         """A tensor that keeps its contents from run to run.
 
@@ -92,8 +91,9 @@ class Shared:
             shape: numbers, and dims that are then bound when the model is initialised.
             init: what every element starts from, or a constant of the same type; None where it does not matter, since
                 only what was written is used: a reset takes no time then.
-            layout: "ring" lets rows be written at any position: they lie modulo the extent of ``axis``.
-            axis: the axis that ``at`` of ``Entry.write`` counts on.
+            layout: "ring" lets rows be written at any position: they lie modulo the extent of ``axis``. "blocked" is a
+                ring whose rows lie in blocks, of as many rows as the last axis has.
+            axis: the axis that ``at`` of ``Entry.write`` counts on; that of the blocks.
             iterations: of the part that uses it (``ModuleBuilder.part``): each of its iterations has one of its own.
 
         Raises:
@@ -101,8 +101,9 @@ class Shared:
         """
         self.claim(name, self._named(), "state")
         type_ = TensorType(dtype, tuple(shape))
-        if not 0 <= axis < max(type_.rank, 1):
-            raise BuildError(f"axis {axis} of a tensor of rank {type_.rank}", where=f"state {name}")
+        if not 0 <= axis < max(type_.rank - (layout == "blocked"), 1):
+            what = "blocks" if layout == "blocked" else "a tensor"
+            raise BuildError(f"axis {axis} of {what} of rank {type_.rank}", where=f"state {name}")
         start = init.value.name if isinstance(init, Tensor) else init
         self.states[name] = State(name, type_, start, layout, axis, iterations)
         return StateRef(self.states[name], self)

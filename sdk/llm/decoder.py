@@ -1,10 +1,11 @@
 """The one decoder that all architectures are built of: which parts a layer has follows from its configuration and from
 which tensors there are.
 
-Keys and values lie in rings, [kv heads, numbers of a head, slots] and [kv heads, slots, numbers of a head]. A layer
-that sees everything has a slot for each position of the context; one with a window has those of the window and of the
-tokens of one run, since all of these are written before any is looked at; some more make whole blocks for ``attend``.
-Nothing clears them: positions follow each other from 0, so that what is looked at was written.
+Keys and values lie in rings, [kv heads, blocks, numbers of a head, slots of a block] and [kv heads, slots, numbers of a
+head], so that attention reads memory in its order. A layer that sees everything has a slot for each position of the
+context; one with a window has those of the window and of the tokens of one run, since all of these are written before
+any is looked at; some more make whole blocks. Nothing clears them: positions follow each other from 0, so that what is
+looked at was written.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.module import Module, StateLayout
 from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Expr
 from sdk.graph import Entry, ModuleBuilder, StateRef, Tensor, f16, f32, i8, i32
@@ -29,7 +30,7 @@ from sdk.llm.weights import Weight
 
 __all__ = ["CACHES", "VERIFY", "Sizes", "decoder_module", "slots_of", "stacked"]
 
-_BLOCK, _SMALL_BLOCK, _LARGE = 64, 16, 512  # slots
+_BLOCK, _SMALL_BLOCK, _LARGE = 32, 16, 512  # slots: of a block in large rings and in others, of the smallest large one
 VERIFY: Final = 8  # tokens that an entry "verify" takes at most
 CACHES: Final = ("f32", "f16", "int8")  # what keys and values are kept in
 _LARGEST_HALF: Final = 65504.0
@@ -51,12 +52,10 @@ class Sizes:
 
 
 def slots_of(window: int | None, sizes: Sizes) -> int:
-    """Slots in the ring of a layer: whole blocks, in large ones an odd number of these, so that the keys of a block,
-    which are so many slots apart, do not push each other out of a processor's caches."""
+    """Slots in the ring of a layer: whole blocks."""
     needed = sizes.context if window is None else min(sizes.context, window + sizes.chunk - 1)
-    if needed < _LARGE:
-        return -(-needed // _SMALL_BLOCK) * _SMALL_BLOCK
-    return (-(-needed // _BLOCK) | 1) * _BLOCK
+    block = _BLOCK if needed >= _LARGE else _SMALL_BLOCK
+    return -(-needed // block) * block
 
 
 def decoder_module(name: str, config: Config, weights: Mapping[str, Weight], sizes: Sizes) -> Module:
@@ -94,13 +93,15 @@ class _Model:
         """The rings of layer k, and as many of the layers that are compiled with it."""
         config, kind = self.config, {"f32": f32, "f16": f16, "int8": i8}[self.sizes.cache]
         kv, size, slots = config.kv_heads, config.head_dim, slots_of(config.layers[k].window, self.sizes)
-        rings: list[tuple[str, DType, tuple[int, ...], int]] = [
-            (f"keys{k}", kind, (kv, size, slots), 2), (f"values{k}", kind, (kv, slots, size), 1)
+        block = next(count for count in (_BLOCK, _SMALL_BLOCK) if slots % count == 0)
+        rings: list[tuple[str, DType, tuple[int, ...], StateLayout]] = [
+            (f"keys{k}", kind, (kv, slots // block, size, block), "blocked"),
+            (f"values{k}", kind, (kv, slots, size), "ring"),
         ]
         if self.sizes.cache == "int8":
-            rings += [(f"{name}_scale{k}", f32, (kv, slots), 1) for name in ("keys", "values")]
-        for name, held, shape, axis in rings:
-            yield self.builder.state(name, held, shape, init=None, layout="ring", axis=axis, iterations=iterations)
+            rings += [(f"{name}_scale{k}", f32, (kv, slots), "ring") for name in ("keys", "values")]
+        for name, held, shape, layout in rings:
+            yield self.builder.state(name, held, shape, init=None, layout=layout, axis=1, iterations=iterations)
 
     def constant(self, name: str, data: Callable[[], NDArray[np.float32]] | None = None) -> Tensor:
         """A tensor of the checkpoint as f32, or one that is computed."""

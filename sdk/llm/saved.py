@@ -26,7 +26,7 @@ __all__ = ["restore_conversation", "save_conversation"]
 
 # magic, hash of the model, kind of what else is kept, its bytes, tokens, length, written, who spoke last, state bytes
 _HEAD: Final = struct.Struct("<8s64sIIIiiIQ")
-_MAGIC: Final = b"SDKCHAT1"
+_MAGIC: Final = b"SDKCHAT2"
 _OF_DEVICE, _OF_HOST = 0, 1  # kinds: text that is not tokens yet; messages as JSON
 _ROLES: Final = {"system": 1, "user": 2, "assistant": 3}
 _BLOCK: Final = 1 << 20
@@ -76,6 +76,8 @@ def restore_conversation(path: Path, talk: Conversation) -> list[dict[str, Any]]
 
 def _read(path: Path, stream: BinaryIO, talk: Conversation) -> list[dict[str, Any]]:
     found = stream.read(_HEAD.size)
+    if found.startswith(_MAGIC[:-1]) and not found.startswith(_MAGIC):
+        raise UsageError(f"{path} was saved by another version of the SDK", hint="name another file")
     if len(found) != _HEAD.size or not found.startswith(_MAGIC):
         raise UsageError(f"{path} is no saved conversation", hint="sdk llm chat --session FILE writes one")
     _, model, kind, more, count, length, written, _, state = _HEAD.unpack(found)

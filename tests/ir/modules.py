@@ -385,7 +385,7 @@ class Maker:
 
     def state(self) -> State:
         dims = [self.var() for _ in self.some(1)]
-        layout = self.rng.choice(("plain", "ring", "paged"))
+        layout = self.rng.choice(("plain", "ring", "blocked"))
         init: Any = self.rng.choice((0, -3, "w;0", None))
         return State(self.name(), self.type(dims), init, layout, self.rng.randint(0, 2))
 

@@ -64,7 +64,7 @@ RELU = nest("relu", (F32,), ((ROWS, 40),))
 BLOCKS: tuple[Shape, ...] = ((ROWS, 64), (ROWS, 2), (ROWS, 2), (20, 36))
 GROUPS = nest("dense_groups", (I8, F32, I32, U8), BLOCKS, format="Q4_0")
 ROWS_OF = nest("lookup_groups", (U8, I32), ((20, 36), (3,)), format="Q4_0")
-ASKED: tuple[Shape, ...] = ((ROWS, 2, 16), (1, 16, 512), (1, 512, 16))
+ASKED: tuple[Shape, ...] = ((ROWS, 2, 16), (1, 8, 16, 64), (1, 512, 16))
 ATTEND = nest("attend", (F32,) * 3, ASKED, start=2, window=0, ring=False, scale=0.5, cap=0.0)
 
 BYTEWISE = (CONV, IMAGE, DENSE, DEPTHWISE, STRIDED, COLUMN)

@@ -29,9 +29,14 @@ APART = {"f32": 0.0, "f16": 2e-3, "int8": 3e-2}  # of the largest logit
 def test_numbers_are_as_far_off_as_is_stated() -> None:
     """f16: 1/2048 of the number; 8 bits: 1/254 of the largest of the head. From that follows a bound of results."""
     rng = np.random.default_rng(0)
-    kv, size, slots = 2, 48, 32
-    q, keys, values = (rng.standard_normal(s) * 3 for s in ((3, 4, size), (kv, size, slots), (kv, slots, size)))
+    kv, size, slots, block = 2, 48, 32, 8
+    q, rows, values = (rng.standard_normal(s) * 3 for s in ((3, 4, size), (kv, slots, size), (kv, slots, size)))
     q *= 0.1
+
+    def blocked(keys: np.ndarray) -> np.ndarray:
+        return keys.reshape(kv, slots // block, block, size).transpose(0, 1, 3, 2)
+
+    keys = blocked(rows)
     given = {"start": slots - 3, "window": 0, "ring": False, "scale": size**-0.5, "cap": 0.0}
     exact = OPS["attend"].reference(q, keys, values, **given)
 
@@ -42,10 +47,10 @@ def test_numbers_are_as_far_off_as_is_stated() -> None:
         assert (off <= np.abs(flat).max(axis=1, keepdims=True) / 253.99).all()
         return whole.reshape(rows.shape), scale.reshape(rows.shape[:2])
 
-    whole, scale = in_bytes(keys.transpose(0, 2, 1))
+    whole, scale = in_bytes(rows)
     more, more_scale = in_bytes(values)
-    found = OPS["attend_bytes"].reference(q, whole.transpose(0, 2, 1), more, scale, more_scale, **given)
-    largest = np.abs(keys).max(axis=1)  # of each head of a slot
+    found = OPS["attend_bytes"].reference(q, blocked(whole), more, scale, more_scale, **given)
+    largest = np.abs(rows).max(axis=2)  # of each head of a slot
     moved = given["scale"] * np.abs(q).sum(axis=2).max() * largest.max() / 254  # a score at most
     assert np.abs(found - exact).max() <= (np.expm1(2 * moved) + 1 / 254) * np.abs(values).max() * 1.001
     halves = [a.astype(np.float16) for a in (keys, values)]

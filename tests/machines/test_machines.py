@@ -76,7 +76,7 @@ def nests(machine: Machine) -> Iterator[Nest]:
     yield built("dense_groups", BLOCKS, {"format": "Q4_0"})
     yield replace(built("dense_groups", EIGHT_BITS, {"format": "Q8_0"}), quantised=True)
     yield built("lookup_groups", (BLOCKS[3], TensorType(I32, (2,))), {"format": "Q4_0"})
-    yield built("attend", (f32(1, 2, 16), f32(1, 16, 32), f32(1, 32, 16)), ATTEND)
+    yield built("attend", (f32(1, 2, 16), f32(1, 1, 16, 32), f32(1, 32, 16)), ATTEND)
     yield built("transpose", (f32(32, 40),), {"perm": (1, 0)})
     yield from (built(op, case.inputs, dict(case.attrs)) for op in OTHERS for case in OPS[op].samples)
 

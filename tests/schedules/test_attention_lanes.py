@@ -39,13 +39,15 @@ CASES: tuple[tuple[Dim, int, int, int, int, DType, dict[str, Any], tuple[int, ..
     (N.expr, 4, 2, 32, 112, I8, {}, (0, 60)),
     (N.expr, 2, 1, 16, 32, I8, {"window": 20, "ring": True}, (0, 25, 98)),
 )
+BLOCK = 16  # slots
 INPUTS = ("q", "keys", "values", "keys_scale", "values_scale")
 
 
 def plain(case: int) -> Loops:
     """The nest of ``attend``, or of ``attend_bytes``."""
     n, heads, kv, size, slots, kind, given, _ = CASES[case]
-    types = [TensorType(F32, (n, heads, size)), *(TensorType(kind, s) for s in ((kv, size, slots), (kv, slots, size)))]
+    blocked = (kv, slots // BLOCK, size, BLOCK)
+    types = [TensorType(F32, (n, heads, size)), *(TensorType(kind, s) for s in (blocked, (kv, slots, size)))]
     types += [TensorType(F32, (kv, slots))] * (2 if kind == I8 else 0)
     loops = OPS[op_of(case)].loops
     assert loops is not None
@@ -64,12 +66,13 @@ def arguments(case: int, n: int, start: int) -> list[np.ndarray]:
     """Queries, keys and values; slots that were never written hold no numbers where that must not matter."""
     _, heads, kv, size, slots, kind, given, _ = CASES[case]
     rng = np.random.default_rng(start)
-    shapes = (n, heads, size), (kv, size, slots), (kv, slots, size)
+    shapes = (n, heads, size), (kv, slots // BLOCK, size, BLOCK), (kv, slots, size)
     q, keys, values = (rng.standard_normal(s).astype(np.float32) * 2 for s in shapes)
     if kind != I8:
         keys, values = keys.astype(kind.numpy), values.astype(kind.numpy)
         if not given.get("ring"):
-            keys[:, :, start + n :] = values[:, start + n :] = np.nan
+            keys.transpose(0, 1, 3, 2)[:, np.arange(slots).reshape(-1, BLOCK) >= start + n] = np.nan
+            values[:, start + n :] = np.nan
         return [q, keys, values]
     wide = [rng.integers(-127, 128, shape).astype(np.int8) for shape in shapes[1:]]
     scales = [(rng.random((kv, slots)) / 20).astype(np.float32) for _ in wide]

@@ -2,22 +2,51 @@
 
 A product by one token reads each record of its weights once, in order. Processors recognise that and read ahead, but
 stop at the end of a page, so that a core waits for memory in each; asking for what comes some records later does not.
+Lines are asked for one by one, where code reads as many: a core can wait for a few dozen at once, and for no others
+while it waits for a whole record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from sdk.codegen_c.functions.samples import Around
 from sdk.compiler.ir.layout import Records
-from sdk.compiler.ir.loops import For, Load, Loops
+from sdk.compiler.ir.loops import For, Load, Loops, Stmt
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.sym import Dim
 
-__all__ = ["streamed_record"]
+__all__ = ["Stream", "streamed_record"]
+
+_LINE: Final = 64  # bytes of a line of a cache
 
 
-def streamed_record(loop: For, around: Sequence[Around], loops: Loops) -> tuple[Load, int] | None:
-    """The first byte of the record that each iteration of ``loop`` reads and its bytes, None where it reads none.
+@dataclass
+class Stream:
+    """The record of ``buffer`` at ``index`` that an iteration reads; the lines that it was seen to read so far."""
+
+    buffer: str
+    index: tuple[Dim, ...]
+    lines: set[int] = field(default_factory=set)
+
+    def new_lines(self, stmt: Stmt) -> list[Load]:
+        """The first bytes of the lines that ``stmt`` reads and no statement before it did."""
+        found: list[Load] = []
+        for node in walk(stmt):
+            at = node.index[-1] if isinstance(node, Load) and node.buffer == self.buffer else None
+            if not (isinstance(node, Load) and isinstance(at, int) and node.index[:-1] == self.index):
+                continue
+            for line in range(at // _LINE, (at + node.dtype.nbytes - 1) // _LINE + 1):
+                if line not in self.lines:
+                    found.append(Load(self.buffer, (*self.index, line * _LINE), node.dtype.scalar))
+                    self.lines.add(line)
+        return found
+
+
+def streamed_record(loop: For, around: Sequence[Around], loops: Loops) -> Stream | None:
+    """The record that each iteration of ``loop`` reads, None where it reads none.
 
     Only where one other loop, that over panels, is around it: in others the records were read before, by the tokens of
     an earlier tile, and lie in a cache.
@@ -25,11 +54,8 @@ def streamed_record(loop: For, around: Sequence[Around], loops: Loops) -> tuple[
     outer = [item.var.expr for item in around if isinstance(item, For)]
     if len(outer) != 1:
         return None
-    streams = {p.buffer.name: p.buffer for p in loops.params if any(isinstance(s, Records) for s in p.layout.steps)}
+    streams = {p.buffer.name for p in loops.params if any(isinstance(s, Records) for s in p.layout.steps)}
     for node in walk(loop.body):
         if isinstance(node, Load) and node.buffer in streams and node.index[:2] == (*outer, loop.var.expr):
-            buffer = streams[node.buffer]
-            width = buffer.shape[-1]
-            assert isinstance(width, int)
-            return Load(buffer.name, (*node.index[:2], 0), buffer.dtype), width * buffer.dtype.nbytes
+            return Stream(node.buffer, node.index[:2])
     return None

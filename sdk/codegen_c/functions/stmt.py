@@ -15,7 +15,7 @@ from sdk.codegen_c.functions.function import CFunction, has_scratch
 from sdk.codegen_c.functions.hoist import invariant_reads
 from sdk.codegen_c.functions.names import Scope, identifier, scalar_name
 from sdk.codegen_c.functions.places import Addresses, Index, Place
-from sdk.codegen_c.functions.prefetch import streamed_record
+from sdk.codegen_c.functions.prefetch import Stream, streamed_record
 from sdk.codegen_c.functions.regions import Regions
 from sdk.codegen_c.functions.samples import Around, Branch, KernelCall
 from sdk.codegen_c.functions.thumb import Memory, Names
@@ -106,6 +106,7 @@ class _Printer:
         self.validator = None if calls is None else Validator(loops, scratch, calls, unit.check)
         self.assembly: list[tuple[tuple[Stmt, ...], Statement]] = []
         self.around: list[Around] = []
+        self.stream: Stream | None = None
         rows = (loops.rows.lo, loops.rows.hi) if loops.rows else ()
         self.given = (*loops.dims, *rows)
 
@@ -194,10 +195,12 @@ class _Printer:
                 self._for(stmt) if isinstance(stmt, For) else self._if(stmt)
                 self.accesses.cursors = outside
             case Let():
+                self._ask_ahead(stmt)
                 self._let(stmt, rest)
             case Alloc():
                 self.accesses.declare(stmt.buffer, rest)
             case Store():
+                self._ask_ahead(stmt)
                 self.accesses.store(stmt)
             case Atomic():
                 old = Load(stmt.buffer, stmt.index, stmt.value.dtype)
@@ -206,6 +209,12 @@ class _Printer:
                 self._eval(stmt)
             case Barrier():
                 raise BuildError("a barrier has no meaning in code for one thread")
+
+    def _ask_ahead(self, stmt: Stmt) -> None:
+        """Asks for the lines of a later record that lie where those lie that ``stmt`` reads."""
+        for line in self.stream.new_lines(stmt) if self.stream else ():
+            first = self.accesses.load(line).text
+            self._line(f"{self.unit.helper('prefetch')}(&{first}, {self.unit.machine.prefetch}u);")
 
     def _for(self, stmt: For) -> None:
         if stmt.kind not in ("serial", "parallel"):
@@ -228,11 +237,11 @@ class _Printer:
         var = self.scope.declare(stmt.var, stmt.var.name)
         self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")
         self.depth += 1
-        ahead = self.unit.machine.prefetch
-        if ahead and (record := streamed_record(stmt, self.around, self.loops)):
-            first = self.accesses.load(record[0]).text
-            self._line(f"{self.unit.helper('prefetch')}(&{first}, {record[1]}u, {ahead}u);")
+        outer = self.stream
+        if self.unit.machine.prefetch:
+            self.stream = streamed_record(stmt, self.around, self.loops) or outer
         self._inside(stmt, stmt.body)
+        self.stream = outer
         if stmt.until is not None:
             self._line(f"if ({self.values.text(stmt.until)}) {{")
             self._line("    break;")

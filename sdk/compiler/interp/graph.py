@@ -171,12 +171,15 @@ class _Machine:
             return
         state = self.module.states[node.state]
         new = self.state(node.state).copy()
-        to, rows = np.moveaxis(new, state.axis, 0), np.moveaxis(value, state.axis, 0)
-        at = evaluate(node.at, self.env)
-        if state.layout == "plain" and not 0 <= at <= len(to) - len(rows):
-            raise UsageError(f"rows {at}..{at + len(rows)} of state {node.state}, which has {len(to)}")
+        rows, at = np.moveaxis(value, state.row_axis, 0), evaluate(node.at, self.env)
+        blocked = state.layout == "blocked"
+        to = np.moveaxis(new, (state.axis, -1), (0, 1)) if blocked else np.moveaxis(new, state.axis, 0)
+        extent = len(to) * (new.shape[-1] if blocked else 1)
+        if state.layout == "plain" and not 0 <= at <= extent - len(rows):
+            raise UsageError(f"rows {at}..{at + len(rows)} of state {node.state}, which has {extent}")
         for k, row in enumerate(rows):
-            to[(at + k) % len(to)] = row
+            place = (at + k) % extent
+            to[divmod(place, new.shape[-1]) if blocked else place] = row
         self.put(node.state, new)
 
     def cast(self, node: MatchCast) -> None:

@@ -16,13 +16,13 @@ from sdk.compiler.ir.layout import ROW_MAJOR, Layout
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.plan import Plan
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.sym import Var, free_vars
+from sdk.compiler.sym import Dim, Var, free_vars
 from sdk.errors import BuildError
 
 __all__ = ["STACK_ALIGN", "Const", "Module", "Stack", "Stage", "State", "StateLayout", "init_dims"]
 
 Stage = Literal["imported", "typed", "scheduled", "planned"]
-StateLayout = Literal["plain", "ring", "paged"]
+StateLayout = Literal["plain", "ring", "blocked"]
 STACK_ALIGN: Final = 64  # bytes: where the constant of each iteration begins
 
 
@@ -137,10 +137,11 @@ def _frozen(data: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A tensor that survives between runs. ``axis`` is the one of which rows are written, the ring or page axis;
-    ``init`` the constant it starts from, or the value of every element; None where what it holds before it is written
-    does not matter, so that nobody clears it. Dims of its type are bound at init. With ``iterations`` it is a state of
-    a graph that is called so many times, another one in each."""
+    """A tensor that survives between runs. ``axis`` is the one of which rows are written. In the layouts "ring" and
+    "blocked" a row lies modulo how many there are; in a "blocked" one rows lie in blocks: ``axis`` is that of blocks,
+    the last axis that of the rows of a block. ``init`` is the constant it starts from, or the value of every element;
+    None where what it holds before it is written does not matter, so that nobody clears it. Dims of its type are bound
+    at init. With ``iterations`` it is a state of a graph that is called so many times, another one in each."""
 
     name: str
     type: TensorType
@@ -148,6 +149,22 @@ class State:
     layout: StateLayout = "plain"
     axis: int = 0
     iterations: int = 1
+
+    @property
+    def row_axis(self) -> int:
+        """The axis of rows in a value that is written to some: the last one where they lie in blocks."""
+        return self.type.rank - 2 if self.layout == "blocked" else self.axis
+
+    @property
+    def extent(self) -> Dim:
+        """Rows that there are places for."""
+        shape = self.type.shape
+        return shape[self.axis] * shape[-1] if self.layout == "blocked" else shape[self.axis]
+
+    def rows(self, count: Dim) -> tuple[Dim, ...]:
+        """The shape of ``count`` rows."""
+        before, after = self.type.shape[: self.axis], self.type.shape[self.axis + 1 :]
+        return (*before, *after[:-1], count) if self.layout == "blocked" else (*before, count, *after)
 
 
 def init_dims(states: Mapping[str, State]) -> tuple[Var, ...]:

@@ -409,7 +409,7 @@ class _Layout:
         def refuse(text: str) -> None:
             raise BuildError(text, where=where)
 
-        over = at + node.value.type.shape[state.axis] - state.type.shape[state.axis]
+        over = at + node.value.type.shape[state.row_axis] - state.extent
         if state.layout == "plain" and prove_ge(0, over) is not True:
             early = free_vars(over) <= self.known
             what = f"{node.source or f'write @{state.name}'} behind its last row"

@@ -22,13 +22,11 @@ def state_offsets(
     for which ``iterations`` has a dim by how many there are.
 
     Raises:
-        BuildError: a state of layout paged, or more bytes than 32 bits count.
+        BuildError: more bytes than 32 bits count.
     """
     out: dict[str, Dim] = {}
     at: Dim = 0
     for state in states.values():
-        if state.layout == "paged":
-            raise BuildError(f"state @{state.name} has layout paged", hint="plain and ring states can be planned")
         to = max(align, state.type.dtype.nbytes)
         first, size = _up(at, to), state.type.nbytes
         stride = _up(size, to)

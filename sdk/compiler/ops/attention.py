@@ -2,16 +2,18 @@
 whole context are kept.
 
 Tokens stand at the positions ``start``, ``start + 1`` and so on, and see those at or before their own, the last
-``window`` of them (0: all). Position p lies in slot ``p mod slots`` of the keys [heads, numbers, slots] and of the
-values [heads, slots, numbers]; ``ring`` says that there may be more positions than slots. Query heads share a head of
-keys evenly: head h has the keys ``h // shared``. Scores are multiplied by ``scale`` and, where ``cap`` is not 0, bent
-into -cap..cap. Sums are in f32, in an order of the schedule's own; the reference has them in f64.
+``window`` of them (0: all). Position p lies in slot ``p mod slots`` of the values [heads, slots, numbers] and of the
+keys, which lie in blocks, [heads, slots / block, numbers, block], each one stretch of memory; ``ring`` says that there
+may be more positions than slots. Query heads share a head of keys evenly: head h has the keys ``h // shared``. Scores
+are multiplied by ``scale`` and, where ``cap`` is not 0, bent into -cap..cap. Sums are in f32, in an order of the
+schedule's own; the reference has them in f64.
 
 Keys and values are f32 or f16. Those of ``attend_bytes`` are i8, each head of a slot with a scale (f32[heads, slots]).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -48,7 +50,7 @@ def _bytes_infer(
     if kinds != [F32, I8, I8, F32, F32]:
         raise BuildError(f"attend_bytes takes f32, i8, i8, f32 and f32, not {', '.join(map(str, kinds))}")
     found = _checked(q, keys, values, start, window, ring)
-    wanted = (keys.shape[0], keys.shape[2])
+    wanted = values.shape[:2]
     if (keys_scale.shape, values_scale.shape) != (wanted, wanted):
         raise BuildError(f"attend_bytes: scales {list(keys_scale.shape)}, {list(values_scale.shape)} of {list(wanted)}")
     return found
@@ -60,14 +62,19 @@ def _checked(q: TensorType, keys: TensorType, values: TensorType, start: Dim, wi
     Raises:
         BuildError: sizes or positions that do not fit.
     """
-    if {t.rank for t in (q, keys, values)} != {3}:
-        raise BuildError("attend takes [n, heads, numbers], [kv, numbers, slots] and [kv, slots, numbers]")
-    (n, heads, size), (kv, wide, slots) = q.shape, keys.shape
+    if [t.rank for t in (q, keys, values)] != [3, 4, 3]:
+        raise BuildError("attend takes [n, heads, numbers], [kv, blocks, numbers, block] and [kv, slots, numbers]")
+    (n, heads, size), (kv, blocks, wide, block) = q.shape, keys.shape
+    slots = blocks * block
     if values.shape != (kv, slots, wide) or wide != size:
         raise BuildError(f"attend: keys {list(keys.shape)} and values {list(values.shape)} for {list(q.shape)}")
     many = f"attend: {heads} heads of {size} by {kv} of keys in {slots} slots"
-    if not (isinstance(heads, int) and isinstance(kv, int) and isinstance(size, int) and isinstance(slots, int)):
+    if not all(isinstance(extent, int) for extent in (heads, *keys.shape)):
         raise BuildError(f"{many}: these are numbers")
+    assert isinstance(heads, int)
+    assert isinstance(kv, int)
+    assert isinstance(size, int)
+    assert isinstance(slots, int)
     if min(heads, kv, size, slots) < 1 or heads % kv:
         raise BuildError(f"{many}: none is 0, and heads share keys evenly")
     if not 0 <= window < _MOST or prove_ge(start, 0) is not True or prove_ge(_MOST, start + n) is not True:
@@ -81,7 +88,8 @@ def _ref(
     q: Array, keys: Array, values: Array, *, start: int, window: int, ring: bool, scale: float, cap: float
 ) -> Array:
     n, heads, size = q.shape
-    kv, slots = len(keys), keys.shape[2]
+    kv, slots = values.shape[:2]
+    keys = keys.transpose(0, 2, 1, 3).reshape(kv, size, slots)
     asked = q.astype(np.float64).reshape(n, kv, heads // kv, size)
     scores = np.einsum("nghd,gds->nghs", asked, keys.astype(np.float64)) * scale
     scores = np.tanh(scores / cap) * cap if cap else scores
@@ -93,7 +101,8 @@ def _ref(
 
 
 def _bytes_ref(q: Array, keys: Array, values: Array, keys_scale: Array, values_scale: Array, **given: Any) -> Array:
-    wide_keys = keys.astype(np.float64) * keys_scale[:, None, :]
+    kv, blocks, _, block = keys.shape
+    wide_keys = keys.astype(np.float64) * keys_scale.reshape(kv, blocks, 1, block)
     return _ref(q, wide_keys, values.astype(np.float64) * values_scale[:, :, None], **given)
 
 
@@ -116,7 +125,9 @@ _P: Dim = Var("pos", 0, 11).expr
 
 
 def _sample(n: Dim, heads: int, kv: int, size: int, slots: int, start: Dim, kind: DType = F32, **given: Any) -> Any:
-    types = [_T(F32, (n, heads, size)), _T(kind, (kv, size, slots)), _T(kind, (kv, slots, size))]
+    block = math.gcd(slots, 8)
+    keys, values = (kv, slots // block, size, block), (kv, slots, size)
+    types = [_T(F32, (n, heads, size)), _T(kind, keys), _T(kind, values)]
     types += [_T(F32, (kv, slots))] * (2 if kind == I8 else 0)
     return sample(*types, start=start, **{"window": 0, "ring": False, "scale": 0.5, "cap": 0.0, **given})
 

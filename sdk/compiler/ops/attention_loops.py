@@ -20,7 +20,7 @@ from sdk.compiler.ir.types import BOOL, F32, I8, I32, DType, TensorType
 from sdk.compiler.ops.build import function, loop, param, row_vars, variable
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, max_value
 
-__all__ = ["HIDDEN", "PLAIN", "Shape", "Tiles", "attention_loops", "block_of"]
+__all__ = ["HIDDEN", "PLAIN", "Shape", "Tiles", "attention_loops"]
 
 HIDDEN: Final = -1e30
 
@@ -34,6 +34,7 @@ class Shape:
     kv: int
     size: int
     slots: int
+    block: int  # slots whose keys lie together
     start: Dim
     window: int
     ring: bool
@@ -44,13 +45,14 @@ class Shape:
     @classmethod
     def of(cls, types: Sequence[TensorType], given: Mapping[str, Any]) -> Shape:
         """That of arguments of these types."""
-        (n, heads, size), (kv, _, slots) = types[0].shape, types[1].shape
+        (n, heads, size), (kv, _, _, block), (_, slots, _) = (t.shape for t in types[:3])
         assert isinstance(heads, int)
         assert isinstance(size, int)
         assert isinstance(kv, int)
+        assert isinstance(block, int)
         assert isinstance(slots, int)
         attributes = {k: given[k] for k in ("start", "window", "ring", "scale", "cap")}
-        return cls(n, heads, kv, size, slots, **attributes, kind=types[1].dtype)
+        return cls(n, heads, kv, size, slots, block, **attributes, kind=types[1].dtype)
 
     @property
     def shared(self) -> int:
@@ -71,16 +73,11 @@ class Tiles:
 PLAIN: Final = Tiles(1, 1, (1,))
 
 
-def block_of(slots: int) -> int:
-    """Slots of a block."""
-    return next(count for count in (64, 32, 16, 8, 4, 2, 1) if slots % count == 0)
-
-
 def attention_loops(name: str, shape: Shape, tiles: Tiles = PLAIN) -> Loops:
     """heads of keys { tiles of rows { blocks { scores; shares; values } o = mixed / total } }"""
     asked, scales = TensorType(F32, (shape.n, shape.heads, shape.size)), TensorType(F32, (shape.kv, shape.slots))
     types = {
-        "q": asked, "keys": TensorType(shape.kind, (shape.kv, shape.size, shape.slots)),
+        "q": asked, "keys": TensorType(shape.kind, (shape.kv, shape.slots // shape.block, shape.size, shape.block)),
         "values": TensorType(shape.kind, (shape.kv, shape.slots, shape.size)),
     }  # fmt: skip
     if shape.kind == I8:
@@ -119,11 +116,6 @@ class _Attention:
     group: Dim
 
     @property
-    def block(self) -> int:
-        """Slots of a block."""
-        return block_of(self.shape.slots)
-
-    @property
     def real(self) -> DType:
         """Lanes of floats."""
         return self._lanes(F32)
@@ -154,7 +146,7 @@ class _Attention:
 
     def _tile(self, tile: _Tile) -> Iterator[Stmt]:
         size = self.shape.size
-        yield Alloc(Buffer("share", F32, (tile.rows, self.block), "scratch"))
+        yield Alloc(Buffer("share", F32, (tile.rows, self.shape.block), "scratch"))
         yield Alloc(Buffer("mixed", F32, (tile.rows, size), "scratch"))
         for r, token, _ in tile.places():
             yield from self._positions(r, token)
@@ -163,8 +155,8 @@ class _Attention:
                 yield Store(f"{name}{r}", (), imm(value, F32))
             yield self._along(f"c{r}", size, lambda at, r=r: [Store("mixed", (r, at), self._splat(imm(0.0, F32)))])
         first, end = self._span(tile)
-        b = Var("b", 0, max(self.shape.slots // self.block - 1, 0))
-        yield For(b, first, end, Block(tuple(self._step(tile, b.expr * self.block))))
+        b = Var("b", 0, max(self.shape.slots // self.shape.block - 1, 0))
+        yield For(b, first, end, Block(tuple(self._step(tile, b.expr))))
         for r, token, head in tile.places():
             yield Let(f"part{r}", op("tdiv", imm(1.0, F32), Load(f"total{r}", (), F32)))
             part = self._splat(Ref(f"part{r}", F32))
@@ -179,33 +171,34 @@ class _Attention:
         """The blocks that hold something a row of the tile may see."""
         s = self.shape
         if s.ring:
-            return 0, ceildiv(dmin(s.start + s.n, s.slots), self.block)
+            return 0, ceildiv(dmin(s.start + s.n, s.slots), self.shape.block)
         last = dmin(s.start + (tile.token + tile.tokens), s.slots)
-        first = floordiv(dmax(s.start + (tile.token - (s.window - 1)), 0), self.block) if s.window else 0
-        return first, ceildiv(last, self.block)
+        first = floordiv(dmax(s.start + (tile.token - (s.window - 1)), 0), self.shape.block) if s.window else 0
+        return first, ceildiv(last, self.shape.block)
 
-    def _step(self, tile: _Tile, base: Dim) -> Iterator[Stmt]:
-        """A block of slots from ``base`` on."""
+    def _step(self, tile: _Tile, number: Dim) -> Iterator[Stmt]:
+        """The block of slots of a number."""
+        base = number * self.shape.block
         for r in range(tile.rows):
             yield Alloc(Buffer(f"most{r}", self.real, (), "register"))
             yield Store(f"most{r}", (), self._splat(imm(HIDDEN, F32)))
-        yield from self._scores(tile, base)
+        yield from self._scores(tile, number)
         for r in range(tile.rows):
             yield from self._shares(r, base)
         yield from self._values(tile, base)
 
-    def _scores(self, tile: _Tile, base: Dim) -> Iterator[Stmt]:
+    def _scores(self, tile: _Tile, number: Dim) -> Iterator[Stmt]:
         """Scores of some vectors of slots at a time."""
         lanes, size = self.tiles.lanes, self.shape.size
-        count = _divisor(self.block // lanes, self.tiles.sums // tile.rows)
-        part, d = variable("part", self.block // lanes // count), variable("d", size)
-        at = part.expr * (count * lanes)
+        count = _divisor(self.shape.block // lanes, self.tiles.sums // tile.rows)
+        part, d = variable("part", self.shape.block // lanes // count), variable("d", size)
+        at, base = part.expr * (count * lanes), number * self.shape.block
         places = [(r, v) for r in range(tile.rows) for v in range(count)]
         body: list[Stmt] = []
         for r, v in places:
             body += [Alloc(Buffer(f"sum{r}_{v}", self.real, (), "register")), self._clear(f"sum{r}_{v}")]
         inner: list[Stmt] = [
-            Let(f"k{v}", self._held("keys", (self.group, d.expr, base + at + v * lanes))) for v in range(count)
+            Let(f"k{v}", self._held("keys", (self.group, number, d.expr, at + v * lanes))) for v in range(count)
         ]
         for r, token, head in tile.places():
             inner.append(Let(f"x{r}", self._splat(Load("q", (token, head, d.expr), F32))))
@@ -213,7 +206,7 @@ class _Attention:
         body.append(loop(d, size, *inner))
         for r, v in places:
             body += self._score(f"sum{r}_{v}", r, base, at + v * lanes)
-        yield loop(part, self.block // lanes // count, *body)
+        yield loop(part, self.shape.block // lanes // count, *body)
 
     def _score(self, name: str, r: int, base: Dim, at: Dim) -> list[Stmt]:
         """A vector of sums as scores, those of slots that are not seen hidden."""
@@ -281,7 +274,7 @@ class _Attention:
                 by = op("mul", kept, Load("values_scale", (self.group, base + at), self.real))
             return [Let(f"p{r}", value), Store("share", (r, at), by), Store(f"more{r}", (), more)]
 
-        yield self._along(f"j{r}", self.block, share)
+        yield self._along(f"j{r}", self.shape.block, share)
         more: ValueExpr = Load(f"more{r}", (), self.real)
         more = more if self.tiles.lanes == 1 else op("fold_add", more, dtype=F32)
         yield Store(f"total{r}", (), op("add", op("mul", Load(f"total{r}", (), F32), down), more))
@@ -290,7 +283,7 @@ class _Attention:
         """What was mixed before, scaled down, and the values of the block by their shares."""
         lanes, size = self.tiles.lanes, self.shape.size
         count = _divisor(size // lanes, self.tiles.sums // tile.rows)
-        c, j = variable("c", size // lanes // count), variable("j", self.block)
+        c, j = variable("c", size // lanes // count), variable("j", self.shape.block)
         at = c.expr * (count * lanes)
         places = [(r, v) for r in range(tile.rows) for v in range(count)]
         body: list[Stmt] = []
@@ -312,7 +305,7 @@ class _Attention:
         """Slots of a block that were ever written: what is in others may be no number."""
         s = self.shape
         last = s.start + (s.n if s.ring else tile.token + tile.tokens)
-        return dmin(last - base, self.block)
+        return dmin(last - base, self.shape.block)
 
     def _along(self, name: str, extent: int, body: Any) -> Stmt:
         """A loop over vectors."""

@@ -72,7 +72,7 @@ def _row_writer(name: str, state: State) -> Make:
 
     def make(types: Sequence[TensorType], _: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
         rows, whole = types
-        return write_rows(name, rows, whole, given["at"], state.layout == "ring", state.axis)
+        return write_rows(name, rows, replace(state, type=whole), given["at"])
 
     return make
 

@@ -9,7 +9,7 @@ from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.loops import For, Idx, Imm, Let, Loops, Op, ValueExpr
 from sdk.compiler.ir.types import I8, TensorType
 from sdk.compiler.ir.walk import statements, substitute_dims, walk
-from sdk.compiler.ops.attention_loops import Shape, Tiles, attention_loops, block_of
+from sdk.compiler.ops.attention_loops import Shape, Tiles, attention_loops
 from sdk.compiler.schedules.group_panels import numbered
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import Dim, Var, substitute
@@ -31,8 +31,9 @@ def attention_lanes(loops: Loops, lanes: int, sums: int, tokens: Sequence[int]) 
     shape = shape_of_attention(loops)
     if shape is None:
         raise ScheduleError(f"attention_lanes: {loops.name} is no attention")
-    if lanes < 2 or block_of(shape.slots) % lanes or shape.size % lanes or not tokens or tokens[-1] != 1:
-        raise ScheduleError(f"attention_lanes: no vectors of {lanes} for {shape.slots} slots and {shape.size} numbers")
+    if lanes < 2 or shape.block % lanes or shape.size % lanes or not tokens or tokens[-1] != 1:
+        sizes = f"blocks of {shape.block} and heads of {shape.size}"
+        raise ScheduleError(f"attention_lanes: no vectors of {lanes} for {sizes}")
     made = attention_loops(loops.name, shape, Tiles(lanes, sums, tuple(tokens)))
     return replace(loops, body=made.body, rows=made.rows)
 
@@ -48,7 +49,7 @@ def shape_of_attention(loops: Loops, *, all_rows: bool = False) -> Shape | None:
     given = _attributes(lets)
     now = lets.get("now0")
     types = [TensorType(b.dtype, b.shape) for b in buffers.values()]
-    if given is None or not isinstance(now, Idx) or any(t.rank != 3 for t in types[:3]):
+    if given is None or not isinstance(now, Idx) or [t.rank for t in types[:3]] != [3, 4, 3]:
         return None
     if (types[1].dtype == I8) is not (len(types) == 6):
         return None

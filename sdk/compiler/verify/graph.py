@@ -152,21 +152,19 @@ class _Checker:
     def _rows(self, node: WriteState, at: Dim) -> None:
         """A write of rows: all but their number is as in the state, and they lie in it where it is no ring."""
         state, type = self.module.states.get(node.state), node.value.type
-        if state is None or type.rank != state.type.rank or not type.rank:
+        if state is None or not state.type.rank or type.rank != len(state.rows(0)):
             self._state(node.state, type, "written")
             return
-        axis = state.axis
-        rows = replace(state.type, shape=(*state.type.shape[:axis], type.shape[axis], *state.type.shape[axis + 1 :]))
-        if _plain([rows]) != _plain([type]):
-            self.error(f"rows on axis {axis} of state @{node.state}, {_show([state.type])}, written as {_show([type])}")
+        count = type.shape[state.row_axis]
+        if _plain([replace(state.type, shape=state.rows(count))]) != _plain([type]):
+            where = f"rows on axis {state.axis} of state @{node.state}"
+            self.error(f"{where}, {_show([state.type])}, written as {_show([type])}")
         self._symbols(state.type.shape, fresh=False)
-        if state.layout == "paged":
-            self.error(f"rows of state @{node.state} of layout paged are written")
         if state.layout == "plain":
-            most = interval(state.type.shape[axis] - type.shape[axis] - at)[1]  # what is less is checked at run time
+            most = interval(state.extent - count - at)[1]  # what is less is checked at run time
             if prove_ge(at, 0) is not True or (most is not None and most < 0):
-                where = f"rows {print_dim(at)}..{print_dim(at + type.shape[axis])}"
-                self.error(f"{where} of state @{node.state} of {print_dim(state.type.shape[axis])} are not inside")
+                where = f"rows {print_dim(at)}..{print_dim(at + count)}"
+                self.error(f"{where} of state @{node.state} of {print_dim(state.extent)} are not inside")
         kernel = self.module.loops.get(node.kernel) if node.kernel else None
         if node.kernel and (kernel is None or [p.mode for p in kernel.params] != ["read", "update"]):
             self.error(f"@{node.kernel} is no loops function that reads a value and updates a state")

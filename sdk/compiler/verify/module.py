@@ -102,7 +102,11 @@ def _states(module: Module, report: Report) -> None:
             report(where, f"of {state.iterations} iterations")
         if not 0 <= state.axis < max(state.type.rank, 1):
             report(where, f"its axis {state.axis} is not one of {state.type.rank}")
-        elif state.layout == "ring" and prove_ge(state.type.shape[state.axis], 1) is not True:
+        elif state.layout == "blocked" and state.axis >= state.type.rank - 1:
+            report(where, f"its axis {state.axis} of blocks is not before the last of {state.type.rank}")
+        elif state.layout == "blocked" and not (isinstance(block := state.type.shape[-1], int) and block > 0):
+            report(where, f"its blocks are of {block} rows: a number is needed, 1 or more")
+        elif state.layout != "plain" and prove_ge(state.extent, 1) is not True:
             report(where, "a ring has at least one row")
         if isinstance(state.init, str):
             const = module.consts.get(state.init)
