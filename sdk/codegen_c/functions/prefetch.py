@@ -2,8 +2,8 @@
 
 A product by one token reads each record of its weights once, in order. Processors recognise that and read ahead, but
 stop at the end of a page, so that a core waits for memory in each; asking for what comes some records later does not.
-Lines are asked for one by one, where code reads as many: a core can wait for a few dozen at once, and for no others
-while it waits for a whole record.
+One line of a cache is asked for where one is read: a core waits for some two dozen lines at a time, and those of a
+whole record, asked for at once, keep it from asking for others.
 """
 
 from __future__ import annotations

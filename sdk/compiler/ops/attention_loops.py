@@ -177,7 +177,7 @@ class _Attention:
         return first, ceildiv(last, self.shape.block)
 
     def _step(self, tile: _Tile, number: Dim) -> Iterator[Stmt]:
-        """The block of slots of a number."""
+        """The block of slots with a number."""
         base = number * self.shape.block
         for r in range(tile.rows):
             yield Alloc(Buffer(f"most{r}", self.real, (), "register"))
