@@ -102,8 +102,8 @@ class Shared:
         self.claim(name, self._named(), "state")
         type_ = TensorType(dtype, tuple(shape))
         if not 0 <= axis < max(type_.rank - (layout == "blocked"), 1):
-            what = "blocks" if layout == "blocked" else "a tensor"
-            raise BuildError(f"axis {axis} of {what} of rank {type_.rank}", where=f"state {name}")
+            why = "the last axis is that of the rows of a block" if layout == "blocked" else None
+            raise BuildError(f"axis {axis} of a tensor of rank {type_.rank}", where=f"state {name}", why=why)
         start = init.value.name if isinstance(init, Tensor) else init
         self.states[name] = State(name, type_, start, layout, axis, iterations)
         return StateRef(self.states[name], self)

@@ -57,7 +57,7 @@ def test_rows_lie_in_their_blocks(shape: tuple[int, ...], axis: int) -> None:
 
 def test_what_is_no_blocked_state() -> None:
     g = ModuleBuilder("m")
-    with pytest.raises(BuildError, match="axis 1 of blocks of rank 2"):
+    with pytest.raises(BuildError, match="axis 1 of a tensor of rank 2"):
         g.state("s", i32, (4, 8), layout="blocked", axis=1)
     state = g.state("s", i32, (2, 4, 8), layout="blocked", axis=1)
     e = g.entry("main")
