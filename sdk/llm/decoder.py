@@ -30,7 +30,7 @@ from sdk.llm.weights import Weight
 
 __all__ = ["CACHES", "VERIFY", "Sizes", "decoder_module", "slots_of", "stacked"]
 
-_BLOCK, _SMALL_BLOCK, _LARGE = 32, 16, 512  # slots: of a block in large rings and in others, of the smallest large one
+_BLOCK, _SMALL_BLOCK, _LARGE = 32, 16, 512  # slots; rings of fewer than the last may be of blocks of the second
 VERIFY: Final = 8  # tokens that an entry "verify" takes at most
 CACHES: Final = ("f32", "f16", "int8")  # what keys and values are kept in
 _LARGEST_HALF: Final = 65504.0

@@ -35,13 +35,13 @@ class Stream:
         """The first bytes of the lines that ``stmt`` reads and no statement before it did."""
         found: list[Load] = []
         for node in walk(stmt):
-            at = node.index[-1] if isinstance(node, Load) and node.buffer == self.buffer else None
-            if not (isinstance(node, Load) and isinstance(at, int) and node.index[:-1] == self.index):
+            if not isinstance(node, Load) or (node.buffer, node.index[:-1]) != (self.buffer, self.index):
                 continue
-            for line in range(at // _LINE, (at + node.dtype.nbytes - 1) // _LINE + 1):
-                if line not in self.lines:
-                    found.append(Load(self.buffer, (*self.index, line * _LINE), node.dtype.scalar))
-                    self.lines.add(line)
+            if isinstance(at := node.index[-1], int):
+                read = range(at // _LINE, (at + node.dtype.nbytes - 1) // _LINE + 1)
+                new = [line for line in read if line not in self.lines]
+                found += [Load(self.buffer, (*self.index, line * _LINE), node.dtype.scalar) for line in new]
+                self.lines.update(new)
         return found
 
 

@@ -45,8 +45,9 @@ def write_rows(name: str, rows: TensorType, state: State, at: Dim) -> Loops:
         to = (*index[:axis], slot, *index[axis + 1 :])
     # the last row written into a slot stays: the loop over rows is the outer one
     store: Stmt = Store("s", to, Load("x", tuple(index), rows.dtype))
-    inside = prove_ge(at, 0) is True and prove_ge(extent - rows.shape[row_axis] - at, 0) is True
-    proved = state.layout != "plain" or inside
+    proved = state.layout != "plain" or (
+        prove_ge(at, 0) is True and prove_ge(extent - rows.shape[row_axis] - at, 0) is True
+    )
     cond = None if proved else within([(place, extent)])
     body: Stmt = store if cond is None else If(cond, Block((store,)))
     for var, size in reversed([(v, s) for v, s in zip(over, rows.shape, strict=True) if v is not over[row_axis]]):
