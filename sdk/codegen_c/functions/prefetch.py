@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from sdk.codegen_c.functions.samples import Around
 from sdk.compiler.ir.layout import Records
 from sdk.compiler.ir.loops import For, Load, Loops, Stmt
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.group_panels import LINE
 from sdk.compiler.sym import Dim
 
 __all__ = ["Stream", "streamed_record"]
-
-_LINE: Final = 64  # bytes of a line of a cache
 
 
 @dataclass
@@ -38,9 +36,9 @@ class Stream:
             if not isinstance(node, Load) or (node.buffer, node.index[:-1]) != (self.buffer, self.index):
                 continue
             if isinstance(at := node.index[-1], int):
-                read = range(at // _LINE, (at + node.dtype.nbytes - 1) // _LINE + 1)
+                read = range(at // LINE, (at + node.dtype.nbytes - 1) // LINE + 1)
                 new = [line for line in read if line not in self.lines]
-                found += [Load(self.buffer, (*self.index, line * _LINE), node.dtype.scalar) for line in new]
+                found += [Load(self.buffer, (*self.index, line * LINE), node.dtype.scalar) for line in new]
                 self.lines.update(new)
         return found
 

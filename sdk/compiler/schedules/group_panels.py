@@ -31,11 +31,11 @@ from sdk.compiler.ops.group_products import number_of, products_loops
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import Dim, Var, ceildiv, floordiv, max_value, mod
 
-__all__ = ["PANEL", "Activations", "Factors", "format_of_products", "group_panels", "numbered", "panel_layout"]
+__all__ = ["LINE", "PANEL", "Activations", "Factors", "format_of_products", "group_panels", "numbered", "panel_layout"]
 
 PANEL: Final = 16  # rows of weights
 WORD: Final = 4  # weights of a row that are next to each other in a vector
-LINE: Final = 64  # bytes
+LINE: Final = 64  # bytes of a line of a cache: records are whole lines where they can be
 Factors = Literal["word", "lane", "halves", "pairs", "signs"]
 Activations = Literal["any", "quantised"]
 
