@@ -21,7 +21,7 @@ idle machine.
 ``apart`` is how far logits are apart after the same tokens, of the largest, over a prompt and the tokens that llama.cpp
 finds most probable; ``agree`` how many of these ours would have said as well. With --same both are told to compute the
 same: scales of activations in f16 in ours, caches of f32 and no flash attention in llama.cpp; a model of one layer is
-compared too. ``first`` is the first row that is more than 1e-5 apart, ``least`` how far the closest rows are: where a
+compared too. ``first`` is the first row that is more than 1e-5 apart, ``minimum`` how far the closest rows are: where a
 number lies between two roundings, one engine rounds it up and the other down, and later roundings differ too.
 
 --file compares logits of a checkpoint of yours (of 256 positions or more), after the tokens of --prompt. Trained
@@ -273,7 +273,7 @@ def _compared(pair: Sequence[Worker], work: Path, prompt: Sequence[int] = ()) ->
     agree = int((rows[0].argmax(axis=1) == np.array(tokens)).sum())
     first = int(np.append(np.flatnonzero(apart > 1e-5), len(apart))[0])
     found = {"ours": float(apart.max()), "theirs": None, "ratio": None, "agree": agree, "of": GREEDY, "first": first}
-    return {"what": "apart", **found, "least": float(apart.min())}
+    return {"what": "apart", **found, "minimum": float(apart.min())}
 
 
 def main() -> int:
@@ -346,7 +346,7 @@ def _own(args: argparse.Namespace, work: Path) -> dict[str, Any]:
 
 def _shown(row: dict[str, Any]) -> list[str]:
     if "agree" in row:
-        shown = f"{row['agree']} of {row['of']} agree, first {row['first']}, least {row['least']:.1e}"
+        shown = f"{row['agree']} of {row['of']} agree, first {row['first']}, least {row['minimum']:.1e}"
         return [f"{row['ours']:.1e}", shown, ""]
     places = {"ours": 1, "theirs": 1, "ratio": 2}
     return ["" if row[k] is None else f"{row[k]:.{n}f}" for k, n in places.items()]

@@ -31,9 +31,9 @@ QUALITY = 82
 
 def pages() -> dict[str, str]:
     """Pages by name."""
-    board, least = load_board(BOARD), BuildOptions(memory="min")
+    board, minimum = load_board(BOARD), BuildOptions(memory="min")
     return {
-        "memory": driver.memory_page(driver.memory(MODEL, board, least), board),
+        "memory": driver.memory_page(driver.memory(MODEL, board, minimum), board),
         "graph": driver.graph_page(driver.draw(MODEL, BuildOptions())[0]),
         "profile": driver.profile_page(driver.profile(MODEL, board, None, BuildOptions(), {})),
     }

@@ -21,10 +21,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most ``most`` ``unit``; ``why`` says what the number follows from, ``hint`` what to do about a model above."""
+    """At most ``maximum`` ``unit``; ``why`` says what the number follows from, ``hint`` what to do about more."""
 
     unit: str
-    most: int
+    maximum: int
     why: str
     hint: str
 
@@ -83,9 +83,9 @@ def check_limit(limit: Limit, amount: int, what: str) -> None:
     Raises:
         BuildError: names what, the amount, the limit and what to do.
     """
-    if amount > limit.most:
+    if amount > limit.maximum:
         raise BuildError(
-            f"{what} asks for {amount_text(amount)} {limit.unit}, at most {amount_text(limit.most)} are allowed",
+            f"{what} asks for {amount_text(amount)} {limit.unit}, at most {amount_text(limit.maximum)} are allowed",
             why=limit.why,
             hint=limit.hint,
         )
@@ -126,6 +126,6 @@ class Budget:
     def affords(self, limit: Limit, amount: int) -> bool:
         """Takes ``amount`` of what is left where there is so much; whether there was."""
         total = self.spent.get(limit, 0) + max(amount, 0)
-        if total <= limit.most:
+        if total <= limit.maximum:
             self.spent[limit] = total
-        return total <= limit.most
+        return total <= limit.maximum

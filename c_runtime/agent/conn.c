@@ -363,9 +363,9 @@ static bool start(ag_conn_t *conn, const ag_record_t *record, ag_refusal_t *refu
         return ag_refuse(refusal, AG_FOREIGN, "the program is for %s, this machine is %s", other, ag_machine());
     }
     uint64_t asked = ag_get(record->body + AG_SHA256_BYTES, 8);
-    uint64_t most = server->memory != 0 ? server->memory : ag_free_bytes() / 5u * 4u;
+    uint64_t max = server->memory != 0 ? server->memory : ag_free_bytes() / 5u * 4u;
     ag_limits_t limits = {
-        .memory = asked != 0 && (most == 0 || asked < most) ? asked : most, .disk = server->disk,
+        .memory = asked != 0 && (max == 0 || asked < max) ? asked : max, .disk = server->disk,
         .cores = ag_get(record->body + AG_SHA256_BYTES + 8u, 8), .root = server->store.root, .via = server->via,
     };
     for (unsigned i = 0; i < AG_RUNS; ++i) {

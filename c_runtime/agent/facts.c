@@ -10,8 +10,8 @@
 
 #include "agent.h"
 
-#define MOST_ZONES 64u
-#define MOST_CORES 1024u
+#define MAX_ZONES 64u
+#define MAX_CORES 1024u
 #define NAME_SIGNS 64
 #define PATH_BYTES 512
 #ifndef SYS /* tests have a tree of their own */
@@ -166,7 +166,7 @@ static void add_cores(text_t *text)
     if (sched_getaffinity(0, sizeof set, &set) != 0) {
         return;
     }
-    for (unsigned core = 0; core < CPU_SETSIZE && core < MOST_CORES; ++core) {
+    for (unsigned core = 0; core < CPU_SETSIZE && core < MAX_CORES; ++core) {
         if (CPU_ISSET(core, &set)) {
             char path[PATH_BYTES], governor[NAME_SIGNS + 1];
             add(text, "%s{\"number\":%u", comma, core);
@@ -187,10 +187,10 @@ static void add_cores(text_t *text)
 /* Zones of one kind have their numbers beside it, all but the first. */
 static void add_temperatures(text_t *text)
 {
-    static char seen[MOST_ZONES][NAME_SIGNS + 1];
+    static char seen[MAX_ZONES][NAME_SIGNS + 1];
     unsigned kinds = 0;
     const char *comma = "";
-    for (unsigned zone = 0; zone < MOST_ZONES; ++zone) {
+    for (unsigned zone = 0; zone < MAX_ZONES; ++zone) {
         char path[PATH_BYTES], kind[NAME_SIGNS - 10], name[NAME_SIGNS + 1];
         double value;
         (void)snprintf(path, sizeof path, SYS "/class/thermal/thermal_zone%u/temp", zone);

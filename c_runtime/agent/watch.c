@@ -22,9 +22,9 @@
 
 #define STEP_MS 50 /* between two looks at the memory */
 #define DISK_MS 500u
-#define MOST_PROCESSES 512u
-#define MOST_FILES 10000u
-#define MOST_OPEN_FILES 256u
+#define MAX_PROCESSES 512u
+#define MAX_FILES 10000u
+#define MAX_OPEN_FILES 256u
 #define KILL_ROUNDS 200u
 #define DEPTH 64
 
@@ -159,7 +159,7 @@ static uint64_t used(int at, const char *name, unsigned *files, int depth)
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
             continue;
         }
-        if (++*files > MOST_FILES) {
+        if (++*files > MAX_FILES) {
             total = UINT64_MAX / 2u;
         } else if (fstatat(fd, entry->d_name, &found, AT_SYMLINK_NOFOLLOW) == 0) {
             total += (uint64_t)found.st_blocks * 512u;
@@ -170,11 +170,11 @@ static uint64_t used(int at, const char *name, unsigned *files, int depth)
     return total;
 }
 
-static void limit(int what, uint64_t most)
+static void limit(int what, uint64_t max)
 {
     struct rlimit now;
     if (getrlimit(what, &now) == 0) {
-        now.rlim_cur = now.rlim_max == RLIM_INFINITY || most < now.rlim_max ? (rlim_t)most : now.rlim_max;
+        now.rlim_cur = now.rlim_max == RLIM_INFINITY || max < now.rlim_max ? (rlim_t)max : now.rlim_max;
         now.rlim_max = now.rlim_cur;
         (void)setrlimit(what, &now);
     }
@@ -212,7 +212,7 @@ static void become(const ag_watch_t *w, int say)
     (void)snprintf(temporary, sizeof temporary, "TMPDIR=%s", w->folder);
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_FSIZE, w->disk);
-    limit(RLIMIT_NOFILE, MOST_OPEN_FILES);
+    limit(RLIMIT_NOFILE, MAX_OPEN_FILES);
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) { /* where memory ends before our limit, it goes first */
         ssize_t done = write(fd, "1000", 4);
@@ -295,7 +295,7 @@ static uint8_t broken(const ag_watch_t *w, const char *folder, end_t *end, uint6
     if (w->memory != 0 && held > w->memory) {
         return AG_MEMORY;
     }
-    if (below.n > MOST_PROCESSES) {
+    if (below.n > MAX_PROCESSES) {
         return AG_PROCESSES;
     }
     if (ag_now_ms() >= *next_disk) {
@@ -332,8 +332,8 @@ static void wait_for(const ag_watch_t *w, const char *folder, pid_t child, end_t
     if (end->how == AG_EXITED && WIFSIGNALED(status)) {
         end->how = WTERMSIG(status) == SIGXFSZ ? AG_DISK : AG_SIGNAL;
     }
-    uint64_t most = (uint64_t)usage.ru_maxrss * 1024u;
-    end->peak = most > end->peak ? most : end->peak;
+    uint64_t max = (uint64_t)usage.ru_maxrss * 1024u;
+    end->peak = max > end->peak ? max : end->peak;
     end->cpu_ns = ((uint64_t)usage.ru_utime.tv_sec + (uint64_t)usage.ru_stime.tv_sec) * 1000000000u +
                   ((uint64_t)usage.ru_utime.tv_usec + (uint64_t)usage.ru_stime.tv_usec) * 1000u;
 }

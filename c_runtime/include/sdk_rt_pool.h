@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define SDK_RT_POOL_MOST 64 /* threads of a pool */
+#define SDK_RT_POOL_MAX 64 /* threads of a pool */
 
 /* Private, except that the caller owns its memory. One run at a time uses a pool. */
 typedef struct {
@@ -26,7 +26,7 @@ typedef struct {
     uint8_t behind[64];
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    pthread_t helpers[SDK_RT_POOL_MOST - 1];
+    pthread_t helpers[SDK_RT_POOL_MAX - 1];
 } sdk_rt_pool_t;
 
 /* Starts a pool of so many threads, the caller's own included; returns how many there are, at least 1. */

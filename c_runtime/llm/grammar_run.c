@@ -2,8 +2,8 @@
  * passed over. */
 #include "grammar_parts.h"
 
-#define MOST_STEPS ((uint64_t)1 << 25) /* of one call */
-#define LEAST_HEAP 256u
+#define MAX_STEPS ((uint64_t)1 << 25) /* of one call */
+#define MIN_HEAP 256u
 
 size_t sdk_grammar_work(const sdk_grammar_t *grammar)
 {
@@ -36,8 +36,8 @@ sdk_grammar_status_t sdk_grammar_begin(sdk_grammar_run_t *run, const sdk_grammar
     run->pending_cap = 2u * cap;
     run->bucket_count = 2u * cap;
     uint32_t fixed = 3u * cap + 3u * run->pending_cap + 2u * run->pending_cap + run->slot_count + run->bucket_count;
-    if (work == NULL || ((uintptr_t)work & 3u) != 0 || all < LEAST_HEAP || grammar->rules > all - LEAST_HEAP ||
-        fixed > all - LEAST_HEAP - grammar->rules) {
+    if (work == NULL || ((uintptr_t)work & 3u) != 0 || all < MIN_HEAP || grammar->rules > all - MIN_HEAP ||
+        fixed > all - MIN_HEAP - grammar->rules) {
         return SDK_GRAMMAR_MEMORY;
     }
     uint32_t *free = work;
@@ -86,7 +86,7 @@ static sdk_grammar_status_t advance(sdk_grammar_run_t *run, uint32_t depth, uint
             grammar_collect(run, depth);
         }
     }
-    if (run->steps > MOST_STEPS) {
+    if (run->steps > MAX_STEPS) {
         return SDK_GRAMMAR_STEPS;
     }
     run->found = to != TO_NOTHING;

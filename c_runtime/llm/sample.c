@@ -5,7 +5,7 @@
 
 #include "sdk_sample.h"
 
-#define MOST 1e30f /* of a logit: penalties cannot make it infinite */
+#define MAX 1e30f /* of a logit: penalties cannot make it infinite */
 
 typedef struct {
     float logit;
@@ -76,7 +76,7 @@ static size_t gather(const sdk_sampler_t *s, const float *logits, uint32_t vocab
     }
     for (uint32_t id = 0; id < vocabulary; ++id) {
         if (is_allowed(allowed, id) && logits[id] >= -FLT_MAX) { /* neither NaN nor minus infinity */
-            float logit = logits[id] > MOST ? MOST : logits[id] < -MOST ? -MOST : logits[id];
+            float logit = logits[id] > MAX ? MAX : logits[id] < -MAX ? -MAX : logits[id];
             found[n++] = (candidate_t){penalised(s, logit, times[id]), id};
         }
     }
@@ -112,11 +112,11 @@ uint32_t sdk_sample(sdk_sampler_t *sampler, const float *logits, uint32_t vocabu
     if (!(sampler->temperature > 0.0f)) {
         return heap[0].id;
     }
-    size_t most = sampler->top_k != 0 && sampler->top_k < n ? sampler->top_k : n;
+    size_t max = sampler->top_k != 0 && sampler->top_k < n ? sampler->top_k : n;
     size_t taken = 0; /* the first `taken` stand in order at the end */
     double total = 0.0;
-    if (most < n) {
-        for (; taken < most; ++taken) {
+    if (max < n) {
+        for (; taken < max; ++taken) {
             total += weight(sampler, take(heap, n - taken)->logit, best);
         }
     } else {
@@ -128,7 +128,7 @@ uint32_t sdk_sample(sdk_sampler_t *sampler, const float *logits, uint32_t vocabu
     bool cuts = enough < total || sampler->min_p > 0.0f;
     size_t kept = 0;
     double sum = 0.0;
-    for (; cuts && kept < most && sum < enough; ++kept) {
+    for (; cuts && kept < max && sum < enough; ++kept) {
         const candidate_t *next = kept < taken ? &heap[n - 1u - kept] : take(heap, n - kept);
         double w = weight(sampler, next->logit, best);
         taken = kept < taken ? taken : kept + 1u;
@@ -137,7 +137,7 @@ uint32_t sdk_sample(sdk_sampler_t *sampler, const float *logits, uint32_t vocabu
         }
         sum += w;
     }
-    kept = cuts ? kept : most;
+    kept = cuts ? kept : max;
     double chosen = draw(&sampler->state) * (cuts ? sum : total);
     uint32_t id = SDK_SAMPLE_NONE;
     for (size_t k = 0; k < kept && chosen >= 0.0; ++k) {

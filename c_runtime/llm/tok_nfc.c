@@ -168,15 +168,15 @@ bool tok_nfc(tok_run_t *run, tok_text_t *text)
     if (is_plain(text)) {
         return true;
     }
-    size_t most = 0;
+    size_t max = 0;
     size_t n = 0;
     uint32_t part[8];
     for (const uint8_t *p = text->text; p < text->text + text->n;) {
-        most += decompose(run->tok, tok_utf8(&p), part);
+        max += decompose(run->tok, tok_utf8(&p), part);
     }
-    uint32_t *code = tok_take(run, most * sizeof *code);
-    uint32_t *copy = tok_take(run, most * sizeof *copy);
-    uint8_t *order = tok_take(run, most);
+    uint32_t *code = tok_take(run, max * sizeof *code);
+    uint32_t *copy = tok_take(run, max * sizeof *copy);
+    uint8_t *order = tok_take(run, max);
     if (order == NULL) {
         return false;
     }

@@ -68,16 +68,16 @@ static bool retry(matcher_t *m, const uint8_t **p, uint32_t *pc)
 /* A loop takes all it can, at least so many; one that may give back notes how much. */
 static bool loop(matcher_t *m, const uint32_t *code, uint32_t pc, const uint8_t **p)
 {
-    uint32_t least = code[pc + 1u] & 255u;
-    uint32_t most = code[pc + 2u] & 255u;
+    uint32_t min = code[pc + 1u] & 255u;
+    uint32_t max = code[pc + 2u] & 255u;
     const uint8_t *low = *p;
     size_t n = 0;
-    while ((most == 0 || n < most) && has(m, code[pc] >> 8, p)) {
+    while ((max == 0 || n < max) && has(m, code[pc] >> 8, p)) {
         ++n;
         ++m->run->steps;
-        low = n == least ? *p : low;
+        low = n == min ? *p : low;
     }
-    if (n < least) {
+    if (n < min) {
         return false;
     }
     return (code[pc] & 255u) == TOK_TAKE || *p == low || push(m, (place_t){*p, low, pc + 3u});

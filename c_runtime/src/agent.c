@@ -8,7 +8,7 @@
 /* Where in the send buffer a frame begins that is then encoded in place. */
 #define TX_SLACK (SDK_RT_WIRE_ENCODED(SDK_RT_FRAME_MAX) - SDK_RT_FRAME_MAX)
 #define VERSIONS (SDK_RT_WIRE_VERSION << 8 | SDK_RT_WIRE_VERSION) /* the least and the greatest spoken */
-#define LEAST_FRAME 256u
+#define MIN_FRAME 256u
 #define CRASH_BYTES 20u
 #define LOST_IN_A_ROW 5u /* damaged pieces, after which the host is taken to talk at another rate */
 #define HEARD_OUT_PER_SECOND 20u /* silence after which a host that spoke during a run has said it all */
@@ -157,11 +157,11 @@ static void hello(sdk_rt_agent_t *a, const uint8_t *p, uint32_t n)
         ++a->damaged;
         return;
     }
-    if (p[2] > SDK_RT_WIRE_VERSION || p[3] < SDK_RT_WIRE_VERSION || sdk_rt_get32(p + 12) < LEAST_FRAME) {
+    if (p[2] > SDK_RT_WIRE_VERSION || p[3] < SDK_RT_WIRE_VERSION || sdk_rt_get32(p + 12) < MIN_FRAME) {
         uint8_t e[8];
-        bool small = sdk_rt_get32(p + 12) < LEAST_FRAME;
+        bool small = sdk_rt_get32(p + 12) < MIN_FRAME;
         uint32_t n_error = put_error(e, small ? SDK_RT_ERR_RANGE : SDK_RT_ERR_VERSION,
-                                     (int32_t)(small ? LEAST_FRAME : VERSIONS));
+                                     (int32_t)(small ? MIN_FRAME : VERSIONS));
         sdk_rt_send_small(SDK_RT_KIND_ERR, 0, 0, 0, e, n_error);
         return;
     }

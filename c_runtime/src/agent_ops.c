@@ -257,8 +257,8 @@ static int32_t op_profile(sdk_rt_agent_t *a, const request_t *r)
     uint32_t n = 4;
 #if SDK_RT_PROFILE_OPS > 0
     /* a second field says how many are wanted at most; hosts of before do not send it */
-    uint32_t most = sdk_rt_get16(r->in) < 6 ? UINT16_MAX : sdk_rt_get16(r->in + 4);
-    for (uint32_t i = first; i < SDK_RT_PROFILE_OPS && i - first < most && r->cap - n >= 12u; ++i, n += 12) {
+    uint32_t max = sdk_rt_get16(r->in) < 6 ? UINT16_MAX : sdk_rt_get16(r->in + 4);
+    for (uint32_t i = first; i < SDK_RT_PROFILE_OPS && i - first < max && r->cap - n >= 12u; ++i, n += 12) {
         put64(r->out + n, sdk_rt_op_profiles[i].ticks);
         sdk_rt_put32(r->out + n + 8, sdk_rt_op_profiles[i].calls);
     }

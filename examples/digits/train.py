@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 SEED = 1
 HELD_OUT = 360  # of 1797 images
 PIXEL_MAX = 16  # an image is 8x8 counts of ink, 0 to 16
-LEAST_ACCURACY = 0.95
+MIN_ACCURACY = 0.95
 INPUT = Quant((1 / 255,), -128)  # a pixel is ink / 16, from 0 to 1
 OUTPUT = Quant((1 / 256,), -128)
 WEIGHT_LIMIT = 127  # -128 stays unused, so that weights are symmetric
@@ -122,8 +122,8 @@ def main(folder: Path) -> None:
     floats_right = float_accuracy(floats, ints, labels[held])
     ints_right = accuracy(model, ints, labels[held])
     print(f"held out: {HELD_OUT} images, float {floats_right:.2%} right, int8 {ints_right:.2%}")
-    if min(floats_right, ints_right) < LEAST_ACCURACY:
-        raise SystemExit(f"a model is below {LEAST_ACCURACY:.0%}; nothing written")
+    if min(floats_right, ints_right) < MIN_ACCURACY:
+        raise SystemExit(f"a model is below {MIN_ACCURACY:.0%}; nothing written")
     (folder / "digits.onnx").write_bytes(floats)
     (folder / "digits_int8.tflite").write_bytes(model)
     np.savez(folder / "holdout.npz", images=ints, labels=labels[held].astype(np.uint8))

@@ -71,10 +71,10 @@ def _become(program: str, folder: str, disk: int, cores: int, say: int, others: 
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         os.chdir(folder)
         limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: disk, resource.RLIMIT_NOFILE: _MAX_OPEN_FILES}
-        for what, most in limits.items():
+        for what, maximum in limits.items():
             hard = resource.getrlimit(what)[1]
-            least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(what, (least, least))
+            minimum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+            resource.setrlimit(what, (minimum, minimum))
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")  # where memory ends before our limit, it goes first
         if cores:

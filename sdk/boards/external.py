@@ -13,7 +13,7 @@ __all__ = ["WIDEST", "Command", "External", "Read"]
 
 WIDEST: Final = {"quadspi": 4, "octospi": 8}  # lines of a peripheral, by kind; a narrow one sends one byte at one edge
 Lines = Literal[1, 2, 4, 8]
-_MOST_DIVIDER: Final = 256
+_MAX_DIVIDER: Final = 256
 
 
 class Command(Table, frozen=True):
@@ -80,7 +80,7 @@ class External(Table, frozen=True):
             found.append("runtime.external.reset has an instruction that its bytes do not hold")
         if len(self.reset) % 2:
             found.append("runtime.external.reset are pairs: enable, reset")
-        if self.divider > _MOST_DIVIDER:
-            at_most = f"its clock is divided by at most {_MOST_DIVIDER}"
+        if self.divider > _MAX_DIVIDER:
+            at_most = f"its clock is divided by at most {_MAX_DIVIDER}"
             found.append(f"runtime.external.fastest is {self.fastest} Hz: {at_most}")
         return found

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PAIR_SCHEMA = 1  # of the object of two builds
 _COLUMNS = ("runs", "min_ms", "median_ms", "p90_ms", "instructions", "cycles", "est_cycles")
 _TWO = 2
-_MOST_PERCENT = 10_000
+_MAX_PERCENT = 10_000
 
 
 @click.command()
@@ -139,7 +139,7 @@ def _part(text: str | None) -> float | None:
     if text is None:
         return None
     found = re.fullmatch(r"(\d{1,5}(\.\d{1,6})?) ?%?", text.strip())
-    if found is None or float(found[1]) > _MOST_PERCENT:
+    if found is None or float(found[1]) > _MAX_PERCENT:
         raise UsageError(f"--fail-above {text} is no percentage", hint="--fail-above 5%")
     return float(found[1]) / 100
 

@@ -214,7 +214,7 @@ def chat(
             said = []
             keep = talk.speaker.kept(messages, raw=raw) if shift else None
             for piece in talk.answer(
-                ids, sampler, most=tokens, lookup=lookup, draft=guesses, grammar=grammar, keep=keep
+                ids, sampler, max_tokens=tokens, lookup=lookup, draft=guesses, grammar=grammar, keep=keep
             ):
                 said.append(piece.text)
                 output.say_part(piece.text)
@@ -288,14 +288,14 @@ def fit(model: Path, sizes: tuple[str, ...], boards: tuple[str, ...], chunk: int
         for target in targets or DEVICES
     ]  # fmt: skip
     if as_json:
-        rows = [{"device": r.name, "memory_bytes": r.ram, "flash_bytes": r.flash, "context": most} for r, most in found]
+        rows = [{"device": r.name, "memory_bytes": r.ram, "flash_bytes": r.flash, "context": fits} for r, fits in found]
         output.print_json({"made_for": checkpoint.config.context_length, "rows": rows}, 1)
         return
     output.say(f"largest --context, of at most {checkpoint.config.context_length:,}; weights, caches and arena counted")
     wide = max(len(target.name) for target, _ in found)
     output.say(f"{'':{wide}} {'memory':>17} B" + "".join(f"{title:>12}" for title in formats))
-    for target, most in found:
-        cells = "".join(f"{'no' if n is None else format(n, ','):>12}" for n in most.values())
+    for target, maximum in found:
+        cells = "".join(f"{'no' if n is None else format(n, ','):>12}" for n in maximum.values())
         output.say(f"{target.name:{wide}} {target.ram:>17,} B{cells}")
 
 

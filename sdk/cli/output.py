@@ -76,22 +76,22 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
     body = [list(row) for row in rows]
     table = Table(box=None, pad_edge=False, show_header=any(columns))
-    least = 0  # columns that a terminal must have: numbers and names are never cut, or they would be other ones
+    minimum = 0  # columns that a terminal must have: numbers and names are never cut, or they would be other ones
     for index, column in enumerate(columns):
         numeric = bool(body) and all(_numeric(row[index]) for row in body)
         widest = max([len(column), *(len(printable(row[index])) for row in body)])
         kept = widest if numeric or index == 0 else min(widest, _WORD)
-        least += kept + 1
+        minimum += kept + 1
         justify: Literal["left", "right"] = "right" if numeric else "left"
         table.add_column(column, justify=justify, no_wrap=numeric or index == 0, min_width=kept, overflow="fold")
     for number, row in enumerate(body):
         table.add_row(*[Text(printable(cell)) for cell in row], style="bold" if number == bold else None)
     # Without a terminal there is no width to fit: whole lines serve scripts and logs best.
     columns_here = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
-    console = Console(width=max(columns_here, least + 1), highlight=False)
+    console = Console(width=max(columns_here, minimum + 1), highlight=False)
     if title:
         console.print(Text(printable(title), style="italic"))
-    if any(columns[1:]) and least > columns_here:
+    if any(columns[1:]) and minimum > columns_here:
         for line in _paragraphs(columns, body, columns_here):
             say(line)
     else:

@@ -114,7 +114,7 @@ class _Table:
         self.report = report
         self.costs = [name for name in _TITLES if report.total.get(name) is not None]
         self.width, self.wide = width, width >= WIDE
-        self.most = max((op.share for op in report.ops), default=0.0)
+        self.maximum = max((op.share for op in report.ops), default=0.0)
 
     def lines(self) -> Iterator[str]:
         """All of it; where there is no room for the numbers and a name, a paragraph for each operator."""
@@ -154,7 +154,7 @@ class _Table:
         costs = "".join(f"{_number(getattr(op, name)):>13}" for name in self.costs)
         peak = "-" if op.peak_compute is None or not op.macs else f"{100 * op.peak_compute:.0f} %"
         each = _ratio(self.report.unit, self.report.cost(op), op.macs)
-        bar = f"  {'#' * round(BAR * op.share / self.most) if self.most else '':{BAR}}" if self.wide else ""
+        bar = f"  {'#' * round(BAR * op.share / self.maximum) if self.maximum else '':{BAR}}" if self.wide else ""
         numbers = f"{op.step:>4}{op.macs:>12,}{costs}{each:>8}{peak:>6} {100 * op.share:>4.1f} %"
         return f"{numbers}{bar}  {op.source_ops or op.name}"
 

@@ -348,11 +348,11 @@ def answer_greeting(channel: Channel, key: Key | None, timeout_s: float) -> Hell
     mine = channel.expect(Kind.HELLO, timeout_s)
     if len(mine) < _HELLO.size:
         raise ChannelError("what greets is no tool")
-    magic, least, most, _, _, client, size = _HELLO.unpack_from(mine)
+    magic, minimum, maximum, _, _, client, size = _HELLO.unpack_from(mine)
     label = mine[_HELLO.size :]
     if magic != MAGIC or len(label) != size or size > MAX_LABEL:
         raise ChannelError("what greets is no tool")
-    if not least <= VERSION <= most:
+    if not minimum <= VERSION <= maximum:
         _refuse(channel, Failure.VERSION, f"this agent speaks version {VERSION}")
     key_id = bytes(8) if key is None else key.id
     theirs = _CHALLENGE.pack(MAGIC, VERSION, key is not None, 0, os.urandom(16), key_id)

@@ -237,10 +237,10 @@ class Link:
         self._unheard = 0
         return self._queue.pop(0)
 
-    def _repeats(self, again: bool, most: int) -> None:
-        """Count what is sent ``again`` to a device of which nothing was heard since; after ``most``, call for help."""
+    def _repeats(self, again: bool, maximum: int) -> None:
+        """Count what is sent ``again`` to a device of which nothing is heard; after ``maximum``, ask for help."""
         self._unheard += again
-        if self._unheard >= most and self.when_unheard is not None:
+        if self._unheard >= maximum and self.when_unheard is not None:
             self._unheard = 0
             self.when_unheard()
 

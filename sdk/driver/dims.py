@@ -30,7 +30,7 @@ def check_at(at: Mapping[str, int], known: Mapping[str, Var]) -> None:
             raise UsageError(f"the model has no dimension {name!r}", hint=f"it has {', '.join(known) or 'none'}")
         var = known[name]
         if value % var.multiple:
-            hint = f"--at {name}={var.most}"
+            hint = f"--at {name}={var.maximum}"
             raise UsageError(f"dimension {name}={value} is not a multiple of {var.multiple}", hint=hint)
         if not var.holds(value):
             raise UsageError(
@@ -65,6 +65,6 @@ def dims_of_run(
     # a symbol that some given input has alone is solved from it; others must be known before
     alone = {v for p in params for d in p.type.shape for v in free_vars(d) if v.expr is d}
     given = {known[name]: value for name, value in at.items()}
-    assumed = {v: v.most for v in known.values() if v not in alone and v not in given}
+    assumed = {v: v.maximum for v in known.values() if v not in alone and v not in given}
     env = bind_dims(tuple(params), {p.name: np.shape(inputs[p.name]) for p in params}, {**assumed, **given})
-    return {v.name: env.get(v, v.most) for v in known.values()}
+    return {v.name: env.get(v, v.maximum) for v in known.values()}

@@ -126,6 +126,6 @@ def _is_quick(module: Module, report: BuildReport) -> bool:
 def _summaries(module: Module, at: Mapping[str, int]) -> tuple[PlanSummary, ...]:
     found = []
     for plan in module.plans.values():
-        env = {v: at.get(v.name, v.most) for v in plan.dims}
+        env = {v: at.get(v.name, v.maximum) for v in plan.dims}
         found.append(plan_summary(module, plan, env if at else None))
     return tuple(found)

@@ -8,7 +8,7 @@ from sdk.errors import UsageError
 
 __all__ = ["chip_c", "external_of"]
 
-_MOST_RESETS = 8  # sdk_rt_flash_t of c_runtime/include/internal/external.h
+_MAX_RESETS = 8  # sdk_rt_flash_t of c_runtime/include/internal/external.h
 
 
 def external_of(board: Board) -> External:
@@ -25,9 +25,9 @@ def external_of(board: Board) -> External:
 def chip_c(board: Board) -> str:
     """The C that tells the driver of the board's flash chip. Raises UsageError where it has too many resets."""
     chip, memory = external_of(board), board.external
-    if memory is None or len(chip.reset) > _MOST_RESETS:
+    if memory is None or len(chip.reset) > _MAX_RESETS:
         raise UsageError(
-            f"the driver of {board.name}'s external flash sends at most {_MOST_RESETS} commands",
+            f"the driver of {board.name}'s external flash sends at most {_MAX_RESETS} commands",
             hint="leave out some of runtime.external.reset in the board's file",
         )
     read = chip.read

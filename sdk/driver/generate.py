@@ -64,18 +64,18 @@ def compiled(job: Job) -> Compiled:
     removed: dict[str, tuple[int, int]] = {}
     with MiscompileWarning.collected() as faults:
         module = imported(job)
-        least = _constants(module)
+        minimum = _constants(module)
 
         def observe(step: Pass, after: Module) -> None:
-            nonlocal least
+            nonlocal minimum
             if step.name == "fuse":
                 seen.append(after)
             if after.graphs and not seen:
-                before, held = least, _constants(after)
+                before, held = minimum, _constants(after)
                 if held < before:  # what a pass has left without use goes in the cleanup after it
                     name = list(removed)[-1] if step.name == "cleanup" and removed else step.name
                     removed[name] = (removed.get(name, (before, 0))[0], held)
-                    least = held  # what passes make and others remove again is no gain
+                    minimum = held  # what passes make and others remove again is no gain
 
         after = planned(job, module, observe)
     return Compiled(after, seen[-1], removed, module, tuple(faults))
@@ -140,12 +140,12 @@ def generate(job: Job, plan: Planner = compiled) -> Built:
         code.report,
         removed=made.removed,
         weights=replace(code.report.weights, model=drawing.weights),
-        macs={name: Amount(max_value(costs[name]), _most(found)) for name, found in facts.items()},
+        macs={name: Amount(max_value(costs[name]), _maximum(found)) for name, found in facts.items()},
     )
     return Built(code.sources, report, entries)
 
 
-def _most(facts: Iterable[OpFacts]) -> int | None:
+def _maximum(facts: Iterable[OpFacts]) -> int | None:
     """Multiply-accumulates of all calls at the upper bounds."""
     return max_value(sum((op.macs for op in facts), 0))
 

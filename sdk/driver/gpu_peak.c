@@ -10,7 +10,7 @@
 #include <time.h>
 
 #define TRIES 3
-#define LEAST_NS 20000000u /* that a measurement lasts, where the device has room for so many work items */
+#define MIN_NS 20000000u /* that a measurement lasts, where the device has room for so many work items */
 
 extern const sdk_gpu_code_t peak_gpu_codes[];
 
@@ -71,7 +71,7 @@ int main(void)
         return failed(message);
     }
     if (sdk_gpu_kernels(gpu, peak_gpu_codes, 2u, kernels) != SDK_GPU_OK ||
-        sdk_gpu_buffer(gpu, 4u * (uint64_t)PEAK_MOST, &out) != SDK_GPU_OK || sdk_gpu_buffer(gpu, PEAK_BYTES, &in) != SDK_GPU_OK) {
+        sdk_gpu_buffer(gpu, 4u * (uint64_t)PEAK_MAX, &out) != SDK_GPU_OK || sdk_gpu_buffer(gpu, PEAK_BYTES, &in) != SDK_GPU_OK) {
         return failed(gpu->message);
     }
     for (;; items *= 4u) {
@@ -79,7 +79,7 @@ int main(void)
         if (took == 0u) {
             return failed(gpu->message);
         }
-        if (took >= LEAST_NS || items * 4u > PEAK_MOST) {
+        if (took >= MIN_NS || items * 4u > PEAK_MAX) {
             break;
         }
     }

@@ -17,7 +17,7 @@ from sdk.frontends.tensors import Tensors
 __all__ = ["OBJECTIVES", "BuildOptions"]
 
 MAX_THREADS = 64  # of the runtime's pool
-LEAST_WATCHDOG: Final = 100  # ms: the agent itself needs some to answer
+MIN_WATCHDOG: Final = 100  # ms: the agent itself needs some to answer
 OPTS: Final = ("time", "size")
 GPUS: Final = ("opencl", "vulkan")  # interfaces that a program drives; a page has one of its own
 PAGES: Final = "webgpu"
@@ -91,8 +91,8 @@ class BuildOptions:
             raise UsageError(f"code is not made for {self.opt!r}", hint=f"use {' or '.join(OPTS)}")
         if self.weights not in PLACES:
             raise UsageError(f"weights go to no {self.weights!r}", hint=f"use {' or '.join(PLACES)}")
-        if self.watchdog is not None and self.watchdog < LEAST_WATCHDOG:
-            raise UsageError(f"a watchdog of {self.watchdog} ms", hint=f"--watchdog {LEAST_WATCHDOG} is the least")
+        if self.watchdog is not None and self.watchdog < MIN_WATCHDOG:
+            raise UsageError(f"a watchdog of {self.watchdog} ms", hint=f"--watchdog {MIN_WATCHDOG} is the least")
         if self.regions and self.arena_limit is not None:
             raise UsageError("each region has a limit of its own", hint="use --region or --arena-limit, not both")
         if self.memory == "min" and self.arena_limit is not None:

@@ -130,9 +130,9 @@ def random_dims(graph: Graph, rng: np.random.Generator, case: int, at: Mapping[s
 
 def _random_dim(var: Var, rng: np.random.Generator, case: int) -> int:
     if case < 2:
-        return (var.most, var.least)[case]
+        return (var.maximum, var.minimum)[case]
     step = var.multiple
-    return step * int(rng.integers(var.least // step, var.most // step, endpoint=True))
+    return step * int(rng.integers(var.minimum // step, var.maximum // step, endpoint=True))
 
 
 def _likely_dim(var: Var, rng: np.random.Generator, likely: Sequence[int]) -> int:

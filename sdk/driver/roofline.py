@@ -31,9 +31,9 @@ _PLAIN_PRODUCTS: Final = 8  # by a widening one
 class Spread:
     """How many times as long as the roofline published runs take: the least, the median and the most of them."""
 
-    least: float
+    minimum: float
     median: float
-    most: float
+    maximum: float
 
 
 # benchmarks/phone_error.py has the runs: six networks in floats, two in 8 bits, one thread, on thirteen chips
@@ -43,7 +43,7 @@ PUBLISHED: Final[Mapping[str, Spread]] = {"float": Spread(0.50, 1.53, 5.32), "in
 @dataclass(frozen=True)
 class PhoneFit:
     """A model on the fastest core of one phone or board: bytes of RAM beside the weights (arena, states), bytes of the
-    weights, and the ``least_ms`` of a run in one thread."""
+    weights, and the ``min_ms`` of a run in one thread."""
 
     board: str
     title: str
@@ -51,7 +51,7 @@ class PhoneFit:
     clock_hz: int
     ram_bytes: int
     weights_bytes: int
-    least_ms: float
+    min_ms: float
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def fit_phones(
                 clock_hz=board.fastest.clock_hz,
                 ram_bytes=sum(sum(region_bytes(module, kind).values()) for kind in ("arena", "state")),
                 weights_bytes=constant_bytes(module),
-                least_ms=1e3 * sum(_seconds(one, board.fastest, board.capabilities) for one in work),
+                min_ms=1e3 * sum(_seconds(one, board.fastest, board.capabilities) for one in work),
             )
         )
     if not rows:
@@ -133,7 +133,7 @@ def fit_phones(
     floats = sum(one.macs for one in work if one.floats)
     kind = "float" if 2 * floats > sum(one.macs for one in work) else "int8"
     dims = {v.name: (v.lo, v.hi) for one in module.plans.values() for v in one.dims}
-    return PhoneReport(file.name, dims, kind, tuple(sorted(rows, key=lambda row: (row.least_ms, row.board))))
+    return PhoneReport(file.name, dims, kind, tuple(sorted(rows, key=lambda row: (row.min_ms, row.board))))
 
 
 def _seconds(work: _Work, fastest: Fastest, capabilities: frozenset[str]) -> float:
@@ -146,7 +146,7 @@ def _work(plans: Compiled, at: Mapping[str, int]) -> list[_Work]:
     out = []
     for name, facts in op_facts(plans.module, plans.fused).items():
         plan = plans.module.plans[name]
-        values = {v: at.get(v.name, v.most) for v in plan.dims}
+        values = {v: at.get(v.name, v.maximum) for v in plan.dims}
         calls = {stmt.index: (stmt, iterations) for stmt, iterations in iterated(plan) if isinstance(stmt, PlanCall)}
         for op in facts:
             call, iterations = calls[op.index]

@@ -18,8 +18,8 @@ _LARGEST: Final = {bits: float(np.finfo(kind).max) for bits, kind in ((16, "f2")
 def angle(node: Emitter, y: Value, x: Value) -> Value:
     """The angle of the points (x, y) of one float type, from -pi to pi; a negative zero of x counts as zero."""
     kind = y.type.dtype
-    most = _LARGEST[kind.bits]  # of two infinities the quotient is 1
-    y, x = (node.call("clip", v, lo=-most, hi=most) for v in (y, x))
+    maximum = _LARGEST[kind.bits]  # of two infinities the quotient is 1
+    y, x = (node.call("clip", v, lo=-maximum, hi=maximum) for v in (y, x))
     zero = node.scalar(0, kind)
     found = node.call("atan", node.call("div", y, x))
     below = node.call("or", node.call("less", y, zero), node.call("less", node.call("reciprocal", y), zero))

@@ -35,7 +35,7 @@ class Passes:
         finally:
             self.guards.pop()
 
-    def most(self, name: str) -> int | None:
+    def maximum(self, name: str) -> int | None:
         """How often the loop ``name`` may run; None where nobody said so.
 
         Raises:

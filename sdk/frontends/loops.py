@@ -43,17 +43,17 @@ class _Loop:
     by_data: bool = False  # whether something else than a size of inputs ends it
     guarded: bool = False  # whether ``alive`` holds the guards: only then the run may refuse a pass too many
     limit: int | None = None  # the user's
-    most: int | None = None  # what the count says, at most
+    maximum: int | None = None  # what the count says, at most
     flags: list[Value | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.limit = self.node.builder.passes.most(self.name)
-        self.most = None if self.trips is None or isinstance(self.trips, Value) else max_value(self.trips)
+        self.limit = self.node.builder.passes.maximum(self.name)
+        self.maximum = None if self.trips is None or isinstance(self.trips, Value) else max_value(self.trips)
 
     def reached(self) -> bool:
         """Whether there is no further pass."""
         done = len(self.flags)
-        if self.alive is False or (self.most is not None and done >= self.most):
+        if self.alive is False or (self.maximum is not None and done >= self.maximum):
             return True
         return isinstance(self.alive, Value) and not self.unlimited and done >= self.bound()
 
@@ -63,7 +63,7 @@ class _Loop:
             return 0
         if isinstance(self.alive, Value):
             return None if self.unlimited else self.bound()
-        return self.most if self.most is not None and self.most <= TRIPS.most else None
+        return self.maximum if self.maximum is not None and self.maximum <= TRIPS.maximum else None
 
     def bound(self) -> int:
         """How many passes are written at most, of a loop that the run ends.
@@ -80,7 +80,7 @@ class _Loop:
     @property
     def counted(self) -> int | None:
         """How many passes the count allows, where these may be written."""
-        return self.most if self.most is not None and self.most <= TRIPS.most else None
+        return self.maximum if self.maximum is not None and self.maximum <= TRIPS.maximum else None
 
     @property
     def unlimited(self) -> bool:
@@ -90,7 +90,7 @@ class _Loop:
     @property
     def checked(self) -> bool:
         """Whether the run may find more passes than are written."""
-        return isinstance(self.alive, Value) and (self.most is None or len(self.flags) < self.most)
+        return isinstance(self.alive, Value) and (self.maximum is None or len(self.flags) < self.maximum)
 
     def ends(self, again: Value | None) -> None:
         """What the condition after a pass, and the count, say of the next one."""
@@ -181,9 +181,9 @@ def loop_passes(
             budget.foresee(before, foreseen, node.source)
         loop.flags.append(alive if isinstance(alive, Value) else None)
         rows.append(tuple(given))
-        if again is None and alive is None and foreseen is None and loop.most is not None:
+        if again is None and alive is None and foreseen is None and loop.maximum is not None:
             # nothing but the count can end it, and that is too large
-            budget.spend(TRIPS, loop.most - len(rows), node.source)
+            budget.spend(TRIPS, loop.maximum - len(rows), node.source)
         before_last, newest = state, tuple(new)
         state = _taken(node, alive, newest, state)
         feed = tuple(n if _is_known(node, n) else s for n, s in zip(newest, state, strict=True))

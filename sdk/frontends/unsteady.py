@@ -39,10 +39,10 @@ def _nudged(a: Array, rng: np.random.Generator) -> Array:
 
 def _apart(arrays: Sequence[Array]) -> float:
     """How far floats of the first array and of others are apart, where both are numbers."""
-    first, most = arrays[0], 0.0
+    first, maximum = arrays[0], 0.0
     for other in arrays[1:]:
         if first.dtype.kind == "f" and first.shape == other.shape:
             with np.errstate(invalid="ignore"):
                 gap = np.abs(first.astype(np.float64) - other.astype(np.float64))
-            most = max(most, float(gap[np.isfinite(gap)].max(initial=0.0)))
-    return most
+            maximum = max(maximum, float(gap[np.isfinite(gap)].max(initial=0.0)))
+    return maximum

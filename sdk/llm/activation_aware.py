@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 _POWERS: Final = tuple(k / 10 for k in range(11))  # of the magnitudes, that are tried; 0 leaves a matrix as it is
 _ROWS: Final = 256  # outputs of a matrix that the powers are compared on
 # Of the mean magnitude. Every input is taken to be as large at least: what a text hardly shows is there in another.
-_LEAST: Final = np.float32(0.1)
+_MIN: Final = np.float32(0.1)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def scaled(
 
 def _unseen(inputs: Inputs) -> np.float32:
     """What is added to the mean square of each input: weights of those that are zero on a text still count."""
-    return np.float32(np.square(_LEAST * inputs.magnitude.mean(dtype=np.float64)))
+    return np.float32(np.square(_MIN * inputs.magnitude.mean(dtype=np.float64)))
 
 
 def _groups(config: Config, weights: Mapping[str, Weight]) -> Iterator[_Group]:
@@ -106,7 +106,7 @@ def _scales(group: _Group, weights: Mapping[str, Weight], inputs: Inputs, format
     mean = magnitude.mean()
     if mean <= 0 or not all(weights[name].is_float for name in (*group.readers, *group.makers)):
         return np.ones_like(magnitude)
-    magnitude = np.maximum(magnitude / mean, _LEAST)
+    magnitude = np.maximum(magnitude / mean, _MIN)
     parts = [_some(weights[name]) for name in group.readers]
     holds = _holds(group, weights, LARGEST[format])
     tried = []
@@ -120,12 +120,12 @@ def _scales(group: _Group, weights: Mapping[str, Weight], inputs: Inputs, format
     return best
 
 
-def _holds(group: _Group, weights: Mapping[str, Weight], most: float) -> Callable[[Floats, Floats], bool]:
-    """Whether no weight becomes larger than ``most`` with scales of the makers' rows and of the readers' columns."""
+def _holds(group: _Group, weights: Mapping[str, Weight], maximum: float) -> Callable[[Floats, Floats], bool]:
+    """Whether no weight becomes larger than ``maximum`` with scales of the makers' rows and of the readers' columns."""
     columns = np.max([np.abs(weights[name].floats()).max(axis=0) for name in group.readers], axis=0)
     made = (np.abs(weights[name].floats()) for name in group.makers)
     rows = np.max([values.reshape(len(values), -1).max(axis=1) for values in made], axis=0)
-    return lambda scales, wide: bool(np.all(columns * wide <= most) and np.all(rows / scales <= most))
+    return lambda scales, wide: bool(np.all(columns * wide <= maximum) and np.all(rows / scales <= maximum))
 
 
 def _shared(values: Floats, group: _Group) -> Floats:

@@ -29,6 +29,7 @@ from sdk.llm.config import Config
 from sdk.llm.decoder import CACHES, VERIFY, Sizes, decoder_module, slots_of
 from sdk.llm.fitting import LIMIT, Room, largest_context, needs
 from sdk.llm.layer import gpu_files, layer_files, pool_files
+from sdk.llm.model import SCHEMA
 from sdk.llm.quantise import check_held, is_matrix, quantised
 from sdk.llm.tokens import GGUF_TOKENS, tokens_of
 from sdk.llm.weights import Weight
@@ -40,10 +41,9 @@ __all__ = ["CHUNK", "CONTEXT", "LlmBuild", "build_model", "library_name"]
 
 CONTEXT: Final = 4096  # positions where nobody asks for more or less, and the model has as many
 CHUNK: Final = 128  # tokens of one run of "prefill" at most
-SCHEMA: Final = 1  # of model.json
 STATES: Final = 2  # how caches lie in states: a conversation that was saved with another number does not fit
 THREADS: Final = 8  # that may share a run where there is an operating system, and nobody asks for more or less
-_MOST: Final = 1 << 20  # positions
+_MAX: Final = 1 << 20  # positions
 AUTO: Final = "auto"
 
 
@@ -116,18 +116,19 @@ def build_model(
     file = ModelFile(path.resolve(), key.encode(), _frontend(load))
     place = load_board(board)
     weights = "file" if place.hosted else "flash"
-    most = threads or (THREADS if place.hosted and gpu in (None, AUTO) else 1)
-    options = BuildOptions(name=prefix, threads=most, weights=weights)
+    maximum = threads or (THREADS if place.hosted and gpu in (None, AUTO) else 1)
+    options = BuildOptions(name=prefix, threads=maximum, weights=weights)
     choice = None
     if gpu == AUTO:
         choice = fastest(file, place, None, options)
-        gpu, options = choice.gpu, replace(options, on_processor=choice.on_processor, threads=1 if choice.gpu else most)
+        gpu = choice.gpu
+        options = replace(options, on_processor=choice.on_processor, threads=1 if gpu else maximum)
     options = replace(options, io="caller" if gpu is None else None, gpu=gpu)
     report = build(file, place, options, emit="c", out=out, force=force)
     info = _info(checkpoint, prefix, sizes) | {"model_hash": file.digest}
     info |= tokens_of(checkpoint, out)
     if place.hosted:
-        info |= {"weights": f"{prefix}_weights.bin", "board": board, "most_threads": options.threads}
+        info |= {"weights": f"{prefix}_weights.bin", "board": board, "max_threads": options.threads}
         info |= {} if gpu is None else {"gpu": gpu}
         info |= {} if target_of(place, options).wasm else {"library": library_name(prefix)}
     layer = layer_files(info, prefix, (out / f"{prefix}.h").read_text(encoding="utf-8"))
@@ -170,12 +171,12 @@ def _check_folder(checkpoint: Checkpoint, out: Path, force: bool) -> None:
 def _check_fits(checkpoint: Checkpoint, sizes: Sizes) -> None:
     found = needs(checkpoint.config, checkpoint.weights, sizes)
     if max(found.caches, found.arena) > LIMIT:
-        most = largest_context(checkpoint.config, checkpoint.weights, Room("any", 1 << 62), sizes.chunk,
+        maximum = largest_context(checkpoint.config, checkpoint.weights, Room("any", 1 << 62), sizes.chunk,
                                cache=sizes.cache)  # fmt: skip
         raise UsageError(
             f"a context of {sizes.context:,} positions needs {max(found.caches, found.arena):,} bytes in one piece",
             why=f"generated code indexes at most {LIMIT:,}",
-            hint=f"--context {most}, or a smaller --chunk" if most else "give a smaller --chunk",
+            hint=f"--context {maximum}, or a smaller --chunk" if maximum else "give a smaller --chunk",
         )
 
 
@@ -185,12 +186,12 @@ def library_name(prefix: str) -> str:
 
 
 def _context(config: Config, asked: int | None) -> int:
-    most = min(config.context_length, _MOST)
+    maximum = min(config.context_length, _MAX)
     if asked is None:
-        return min(most, CONTEXT)
-    if not 2 <= asked <= most:
+        return min(maximum, CONTEXT)
+    if not 2 <= asked <= maximum:
         raise UsageError(
-            f"a context of {asked} positions", why=f"the model was made for 2 to {most}", hint=f"--context {most}"
+            f"a context of {asked} positions", why=f"the model was made for 2 to {maximum}", hint=f"--context {maximum}"
         )
     return asked
 

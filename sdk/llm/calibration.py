@@ -75,9 +75,9 @@ def calibration_tokens(checkpoint: Checkpoint, text: Path) -> list[int]:
     ids: list[int] = tokenizer.encode(read, add_special_tokens=False).ids[:_TOKENS]
     without = _saying_nothing(tokenizer)
     empty = [id for id in ids if id in without]
-    most = max(ids, default=0)
-    if most >= checkpoint.config.vocabulary_size:
-        why = f"the tokenizer has the token {most}, the model does not"
+    maximum = max(ids, default=0)
+    if maximum >= checkpoint.config.vocabulary_size:
+        why = f"the tokenizer has the token {maximum}, the model does not"
     elif len(ids) < _FEWEST:
         why = f"it has {len(ids)} tokens, fewer than {_FEWEST}"
     elif 2 * len(empty) > len(ids):

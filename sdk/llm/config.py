@@ -10,7 +10,7 @@ from sdk.errors import BuildError
 
 __all__ = ["Config", "Layer", "Rope"]
 
-_MOST = 1 << 24  # of any size here: far above every published model, and what 32-bit arithmetic still multiplies
+_MAX = 1 << 24  # of any size here: far above every published model, and what 32-bit arithmetic still multiplies
 _LAYERS = 1024
 
 
@@ -90,7 +90,7 @@ class Config:
                  "context_length")  # fmt: skip
         for name in sizes:
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MAX:
                 raise _damaged(f"{name} is {value!r}")
         if not 1 <= len(self.layers) <= _LAYERS:
             raise _damaged(f"it has {len(self.layers)} layers")

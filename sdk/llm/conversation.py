@@ -30,7 +30,7 @@ from sdk.llm.tokens import GGUF_TOKENS
 
 __all__ = ["Conversation", "Piece", "Speaker", "shared"]
 
-_MOST_JSON: Final = 256 << 20
+_MAX_JSON: Final = 256 << 20
 _ROLES: Final = ("bos", "eos", "pad", "unk")
 
 
@@ -143,7 +143,7 @@ def _tokenizer(folder: Path) -> Any:
     if not own.is_file():
         return load_tokenizer(folder)
     try:
-        fields = json.loads(read_regular(own, _MOST_JSON))
+        fields = json.loads(read_regular(own, _MAX_JSON))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read {own}", why=str(error)[:200], hint="build the model again") from None
     return tokenizer_of_gguf(fields)
@@ -225,17 +225,17 @@ class Conversation:
         return logits
 
     def answer(
-        self, prompt: Sequence[int], sampler: Sampler, *, most: int | None = None, ends: Sequence[str] = (),
+        self, prompt: Sequence[int], sampler: Sampler, *, max_tokens: int | None = None, ends: Sequence[str] = (),
         stopped: Callable[[], bool] = lambda: False, lookup: int = 0, draft: Draft | None = None,
         grammar: Grammar | None = None, keep: int | None = None,
     ) -> Iterator[Piece]:  # fmt: skip
-        """What the model says after a prompt, token by token: up to ``most`` tokens, to one of the texts ``ends``,
-        which are not shown, or until ``stopped``, which makes it end without a last piece.
+        """What the model says after a prompt, token by token: up to ``max_tokens`` tokens, to one of the texts
+        ``ends``, which are not shown, or until ``stopped``, which makes it end without a last piece.
 
         With ``lookup``, up to so many tokens are guessed and computed together: those of a ``draft``, else those that
         followed the same words before. A guess stays where the sampler chooses the same token, so that what is said
         does not change. With a ``grammar`` the answer follows it, and ends where nothing can follow; cut off by
-        ``most`` or ``ends``, it is the begin of one that does. With ``keep``, a full context is no end: the first
+        ``max_tokens`` or ``ends``, it is the begin of one that does. With ``keep``, a full context is no end: the first
         ``keep`` tokens and the later half of the others stay, and are computed again.
 
         Raises:
@@ -244,14 +244,15 @@ class Conversation:
         live = list(prompt) if keep is None else self._shifted(prompt, keep)
         logits = self.take(live, stopped)
         room = self.model.context
-        most = most if keep is not None else min(room - len(prompt), room if most is None else most)
+        if keep is None:
+            max_tokens = min(room - len(prompt), room if max_tokens is None else max_tokens)
         show, held = self.speaker.stream(), _Held(ends)
         run = None if grammar is None else grammar.run()
         said = list(prompt)
         rows, at = [] if logits is None else [logits], 0
         guess: list[int] = []
         while rows and not stopped():
-            if most is not None and len(said) - len(prompt) >= most:
+            if max_tokens is not None and len(said) - len(prompt) >= max_tokens:
                 yield Piece(held.rest(), None, "length")
                 return
             allowed = None if run is None else self._allowed(run, len(rows[at]))
@@ -270,7 +271,7 @@ class Conversation:
                 return
             if at < len(guess) and guess[at] == token:
                 at += 1
-            elif most is None or len(said) - len(prompt) < most:
+            elif max_tokens is None or len(said) - len(prompt) < max_tokens:
                 live = live if keep is None else self._shifted(live, keep)
                 rows, guess = self._step(live, sampler, lookup, draft)
                 at = 0
@@ -297,12 +298,12 @@ class Conversation:
         """Computes the last token of a text, whose others are in the caches but for guesses that were wrong; logits
         after it and after each of the tokens that are guessed to follow."""
         self._go_back(said)
-        most = min(lookup, self.model.most_verified - 1, self.model.context - len(said))
+        maximum = min(lookup, self.model.max_verified - 1, self.model.context - len(said))
         guess: list[int] = []
-        if most > 0 and len(said) - len(self.tokens) == 1:  # not where much is to be computed again
-            guess = followers(said, most) if draft is None else draft.guess(said, sampler, most)
+        if maximum > 0 and len(said) - len(self.tokens) == 1:  # not where much is to be computed again
+            guess = followers(said, maximum) if draft is None else draft.guess(said, sampler, maximum)
         given = [*said[len(self.tokens) :], *guess]
-        if guess and len(given) <= self.model.most_verified:
+        if guess and len(given) <= self.model.max_verified:
             rows = list(self.model.verify(given))[-1 - len(guess) :]
             self.tokens += given
             return rows, guess

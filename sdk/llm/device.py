@@ -71,7 +71,7 @@ class DeviceModel(LanguageModel):
         if threads is not None and threads < 1:
             raise UsageError(f"{threads} threads", hint="give 1 or more, or None for as many as there are processors")
         self._info, found = read_info(folder)
-        if found.board is None or found.most_threads is None or found.weights != f"{found.name}_weights.bin":
+        if found.board is None or found.max_threads is None or found.weights != f"{found.name}_weights.bin":
             raise UsageError(
                 f"{folder} has no program for other machines",
                 hint="build it again, for the board that the machine is: sdk llm build MODEL --board BOARD",
@@ -82,7 +82,7 @@ class DeviceModel(LanguageModel):
                 hint="build it without --gpu; without --device this machine's GPU runs it",
             )  # fmt: skip
         weights = folder / found.weights
-        program = _program(folder, found.name, found.board, found.most_threads, self._info, weights)
+        program = _program(folder, found.name, found.board, found.max_threads, self._info, weights)
         self._transport: Transport | None = None
         self._held = b""
         with step(f"sending the model to {device}"):
@@ -119,7 +119,7 @@ class DeviceModel(LanguageModel):
         return self._known["vocabulary"]
 
     @property
-    def most_verified(self) -> int:
+    def max_verified(self) -> int:
         """Tokens that ``verify`` takes at most."""
         return self._known["verify"]
 

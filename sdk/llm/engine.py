@@ -31,7 +31,7 @@ class Asked:
 
     prompt: Sequence[int]
     sampler: Sampler
-    most: int | None = None
+    max_tokens: int | None = None
     ends: Sequence[str] = ()
     grammar: Grammar | None = None
     keep: int = 0
@@ -71,7 +71,9 @@ class Engine:
         """
         conversation = await self._turn(asked.prompt)
         draft = self._drafts.get(id(conversation))
-        most = self.context if self.shift and asked.most is None else asked.most  # an answer ends in any case
+        max_tokens = asked.max_tokens
+        if self.shift and max_tokens is None:
+            max_tokens = self.context  # an answer ends in any case
         stopped = threading.Event()
         loop, found = asyncio.get_running_loop(), asyncio.Queue[tuple[Piece, int] | SdkError | None]()
 
@@ -81,7 +83,7 @@ class Engine:
         def work() -> None:
             try:
                 for piece in conversation.answer(
-                    asked.prompt, asked.sampler, most=most, ends=asked.ends, stopped=stopped.is_set,
+                    asked.prompt, asked.sampler, max_tokens=max_tokens, ends=asked.ends, stopped=stopped.is_set,
                     grammar=asked.grammar, lookup=self._lookup, draft=draft, keep=asked.keep if self.shift else None,
                 ):  # fmt: skip
                     tell((piece, conversation.reused))

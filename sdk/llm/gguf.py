@@ -22,7 +22,7 @@ __all__ = ["GgufFile", "map_file", "open_gguf", "read_gguf"]
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
-_MOST: Final = 1 << 20  # of tensors, and of keys of metadata
+_MAX: Final = 1 << 20  # of tensors, and of keys of metadata
 _NESTED: Final = 4
 _NAME: Final = 1 << 16  # bytes of a name
 _DIMS: Final = 4
@@ -67,9 +67,9 @@ class _Reader:
         (value,) = struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))
         return value
 
-    def text(self, most: int) -> str:
+    def text(self, maximum: int) -> str:
         length = self.number("Q")
-        if length > most:
+        if length > maximum:
             raise _Damaged(f"a text of {length} bytes at byte {self.at}")
         return bytes(self.take(length)).decode("utf-8", "surrogateescape")
 
@@ -85,8 +85,8 @@ class _Reader:
             code = _NUMBERS[inner]
             size = struct.calcsize("<" + code)
             return list(struct.unpack(f"<{count}{code}", self.take(count * size)))
-        least = 8 if inner == _STRING else 12
-        if count > (len(self.data) - self.at) // least:
+        minimum = 8 if inner == _STRING else 12
+        if count > (len(self.data) - self.at) // minimum:
             raise _Damaged(f"a list of {count} values at byte {self.at}")
         return [self.value(inner, depth + 1) for _ in range(count)]
 
@@ -139,7 +139,7 @@ def _read(reader: _Reader) -> GgufFile:
     if version not in _VERSIONS:
         raise _Damaged(f"it is of version {version}; 2 and 3 are known, little-endian")
     tensors, keys = reader.number("Q"), reader.number("Q")
-    if max(tensors, keys) > _MOST:
+    if max(tensors, keys) > _MAX:
         raise _Damaged(f"it says that it has {tensors} tensors and {keys} keys")
     metadata: dict[str, Any] = {}
     for _ in range(keys):

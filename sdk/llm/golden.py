@@ -49,7 +49,7 @@ def _cases(talk: Conversation) -> Iterator[ChatCase]:
         tokens = _certain(talk, list(ids))
         if tokens == 0:
             continue
-        texts = [piece.text for piece in talk.answer(ids, Sampler(Sampling(temperature=0.0), 0), most=tokens)]
+        texts = [piece.text for piece in talk.answer(ids, Sampler(Sampling(temperature=0.0), 0), max_tokens=tokens)]
         while texts and not texts[-1]:  # a part of a character, which is shown in other ways where it is cut off
             texts.pop()
         if texts:

@@ -31,13 +31,13 @@ class Talker(Protocol):
         """Empties the caches."""
 
 
-def followers(said: Sequence[int], most: int) -> list[int]:
+def followers(said: Sequence[int], maximum: int) -> list[int]:
     """What followed the last words where they were said before, the latest time of the longest match."""
     for size in (3, 2):
         words = list(said[-size:])
         for at in range(len(said) - size - 1, -1, -1):
             if said[at + size - 1] == words[-1] and list(said[at : at + size]) == words:
-                return list(said[at + size : at + size + most])
+                return list(said[at + size : at + size + maximum])
     return []
 
 
@@ -62,10 +62,10 @@ class Draft:
         """Empties the caches of the smaller model."""
         self._talk.forget()
 
-    def guess(self, said: Sequence[int], sampler: Sampler, most: int) -> list[int]:
-        """Up to ``most`` tokens that may follow."""
-        most = min(most, self._talk.model.context - len(said))
-        logits = self._talk.take(said) if most > 0 else None
+    def guess(self, said: Sequence[int], sampler: Sampler, maximum: int) -> list[int]:
+        """Up to ``maximum`` tokens that may follow."""
+        maximum = min(maximum, self._talk.model.context - len(said))
+        logits = self._talk.take(said) if maximum > 0 else None
         found: list[int] = []
         own = sampler.copy()
         while logits is not None:
@@ -73,5 +73,5 @@ class Draft:
             if token in self._talk.speaker.ends:
                 break
             found.append(token)
-            logits = self._talk.add(token) if len(found) < most else None
+            logits = self._talk.add(token) if len(found) < maximum else None
         return found

@@ -91,8 +91,8 @@ def perplexity(
         for at in range(0, len(ids), size - len(begin)):
             part = [*begin, *ids[at : at + size - len(begin)]]
             model.reset()
-            for start in range(0, len(part) - 1, model.most_verified):
-                given = part[start : start + model.most_verified]
+            for start in range(0, len(part) - 1, model.max_verified):
+                given = part[start : start + model.max_verified]
                 nexts = part[start + 1 : start + 1 + len(given)]
                 total += _surprise(model.verify(given)[: len(nexts)], nexts)
                 count += len(nexts)

@@ -29,6 +29,9 @@ _ABI: Final = 1
 _WEIGHTS, _CONTEXT, _LENGTH = -6, -100, -102
 
 
+SCHEMA: Final = 2  # of model.json: 1 had most_threads
+
+
 class Info(msgspec.Struct, frozen=True):
     """What is read of model.json."""
 
@@ -38,7 +41,7 @@ class Info(msgspec.Struct, frozen=True):
     weights: str | None = None
     board: str | None = None
     gpu: str | None = None
-    most_threads: int | None = None
+    max_threads: int | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -67,7 +70,7 @@ class LanguageModel:
     the same time; ``another`` makes a second conversation over the same weights, which may run beside it.
 
     Stable for callers: ``context``, ``vocabulary_size``, ``length``, ``info``, ``folder``, ``threads``, ``sizes``,
-    ``feed``, ``timed_feed``, ``verify``, ``peak_bytes``, ``most_verified``, ``reset``, ``truncate``, ``save``,
+    ``feed``, ``timed_feed``, ``verify``, ``peak_bytes``, ``max_verified``, ``reset``, ``truncate``, ``save``,
     ``restore``, ``another``, ``notes``, ``recorded``, ``close``.
     """
 
@@ -131,7 +134,7 @@ class LanguageModel:
         return self._library.sizes["vocabulary"]
 
     @property
-    def most_verified(self) -> int:
+    def max_verified(self) -> int:
         """Tokens that ``verify`` takes at most."""
         return self._library.sizes["verify"]
 
@@ -152,7 +155,7 @@ class LanguageModel:
         return logits
 
     def verify(self, ids: Sequence[int] | NDArray[Any]) -> NDArray[np.float32]:
-        """Takes up to ``most_verified`` tokens; f32 [tokens, vocabulary] logits of those that follow each.
+        """Takes up to ``max_verified`` tokens; f32 [tokens, vocabulary] logits of those that follow each.
 
         Raises:
             UsageError: there are none or too many, one is no id, or there is no room; nothing was done then.
@@ -233,8 +236,8 @@ class LanguageModel:
         self.close()
 
     def _check_verified(self, tokens: NDArray[np.int32]) -> None:
-        if tokens.size > self.most_verified:
-            raise UsageError(f"{tokens.size} tokens to verify", hint=f"at most {self.most_verified} at once")
+        if tokens.size > self.max_verified:
+            raise UsageError(f"{tokens.size} tokens to verify", hint=f"at most {self.max_verified} at once")
 
     def _tokens(self, ids: Sequence[int] | NDArray[Any]) -> NDArray[np.int32]:
         given = np.asarray(ids)
@@ -316,12 +319,16 @@ def read_info(folder: Path) -> tuple[dict[str, Any], Info]:
     path = folder / "model.json"
     try:
         data = read_regular(path, _JSON)
-        return json.loads(data), msgspec.json.decode(data, type=Info)
+        told, info = json.loads(data), msgspec.json.decode(data, type=Info)
     except OSError as err:
         why = err.strerror or str(err)
         raise UsageError(f"{folder} holds no language model", why=f"{path.name}: {why}", hint=_MAKE) from None
     except (ValueError, RecursionError) as err:
         raise UsageError(f"{path} is damaged", why=str(err)[:200], hint=_MAKE) from None
+    if info.schema != SCHEMA:
+        why = f"its schema is {info.schema}, this version of the SDK reads {SCHEMA}"
+        raise UsageError(f"{folder} was built by another version", why=why, hint="build it again: sdk llm build MODEL")
+    return told, info
 
 
 _MAKE: Final = "make one: sdk llm build MODEL -o FOLDER"

@@ -44,7 +44,7 @@ __all__ = ["ChatChoices", "new_chat"]
 
 _CHATS: Final = "_chats"
 _MAPPED: Final = (1 << 31) - 1  # bytes that a buffer of Java's maps
-_LEAST_TEXT, _MOST_TEXT = 4096, 65536  # bytes that are said at once
+_MIN_TEXT, _MAX_TEXT = 4096, 65536  # bytes that are said at once
 _TOKEN_BYTES: Final = 4  # of text, about
 TALK_ERRORS: Final = (
     ("MEMORY", -300, "there is no memory for a conversation"),
@@ -202,8 +202,8 @@ def _built_already(kind_name: str, chat: ChatKind, model: Path, choices: ChatCho
             f"{model} is a build for {found.board or 'another board'}", why=f"sdk new {kind_name} takes no such",
             hint=f"give the checkpoint itself, or sdk llm build MODEL {told}",
         )  # fmt: skip
-    if chat.threads is not None and (found.most_threads or 1) > chat.threads:
-        why = f"{model} is built for {found.most_threads}"
+    if chat.threads is not None and (found.max_threads or 1) > chat.threads:
+        why = f"{model} is built for {found.max_threads}"
         raise UsageError(_MANY_THREADS, why=why, hint="build it with --threads 1")
     folder = scratch / own
     folder.mkdir()
@@ -246,10 +246,10 @@ def _app_files(kind: Kind, sets: Sets, embedded: Sequence[Path], values: dict[st
     one = {name: weights_files(kind, [built]) for name, built in sets.builds.items()}
     values["weights_of"] = {name: Path(next(iter(own_files))).name for name, own_files in one.items()}
     values["weights_pack"] = bool(kind.pack) and any(name.startswith(f"{kind.pack}/") for name in beside)
-    most = max(len(weights.data) for weights in beside.values())
-    if kind.board.startswith("android") and most > _MAPPED:
+    maximum = max(len(weights.data) for weights in beside.values())
+    if kind.board.startswith("android") and maximum > _MAPPED:
         raise UsageError(
-            f"the weights have {most:,} bytes", why=f"an app of Java's maps at most {_MAPPED:,}",
+            f"the weights have {maximum:,} bytes", why=f"an app of Java's maps at most {_MAPPED:,}",
             hint="quantise them: --quantize q4_0",
         )  # fmt: skip
     return files | beside
@@ -305,8 +305,8 @@ def _values(
     return {
         "kind": kind_name, "kind_title": kind.title, "m": m, "M": m.upper(), "model": printable(model.resolve().name),
         "chat": True, "version": VERSION, "generated": GENERATED, "place": app_settings(kind, m, settings),
-        "module": module_name(m), "context": context, "threads": int(info.get("most_threads", 1)),
-        "text_bytes": min(max(_TOKEN_BYTES * context, _LEAST_TEXT), _MOST_TEXT), "hash_digits": HASH_DIGITS,
+        "module": module_name(m), "context": context, "threads": int(info.get("max_threads", 1)),
+        "text_bytes": min(max(_TOKEN_BYTES * context, _MIN_TEXT), _MAX_TEXT), "hash_digits": HASH_DIGITS,
         "talk_errors": TALK_ERRORS, "busy": dict((name, code) for name, code, _ in TALK_ERRORS)["BUSY"],
         "weights_file": True, "gpu": None,
         "bindings": (), "kotlin": kotlin_text, "swift": swift_text,

@@ -30,7 +30,7 @@ _MAGIC: Final = b"SDKCHAT2"
 _OF_DEVICE, _OF_HOST = 0, 1  # kinds: text that is not tokens yet; messages as JSON
 _ROLES: Final = {"system": 1, "user": 2, "assistant": 3}
 _BLOCK: Final = 1 << 20
-_MOST_WORDS: Final = 64 << 20  # bytes of messages
+_MAX_WORDS: Final = 64 << 20  # bytes of messages
 
 
 def save_conversation(path: Path, talk: Conversation, messages: Sequence[Message]) -> None:
@@ -86,7 +86,7 @@ def _read(path: Path, stream: BinaryIO, talk: Conversation) -> list[dict[str, An
     if kind != _OF_HOST:
         raise UsageError(f"{path} was saved by a device", why="it has no messages", hint="go on with it there")
     size = _HEAD.size + 4 * count + more + state + 4
-    sane = count == length <= written <= talk.model.context and more <= _MOST_WORDS
+    sane = count == length <= written <= talk.model.context and more <= _MAX_WORDS
     if not sane or os.fstat(stream.fileno()).st_size != size:
         raise _damaged(path)
     rest = stream.read(size - _HEAD.size)

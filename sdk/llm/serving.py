@@ -27,7 +27,7 @@ __all__ = ["Application", "Server", "server_of"]
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-_MOST_BODY: Final = 8 << 20
+_MAX_BODY: Final = 8 << 20
 _OWN_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -92,9 +92,9 @@ class Application:
         body = read_body(data, ChatBody)
         self._known(body.model)
         messages = body.conversation()
-        most = body.max_completion_tokens or body.max_tokens
+        limit = body.max_completion_tokens or body.max_tokens
         speaker = self._engine.speaker
-        asked = await self._asked(lambda: speaker.encode_chat(messages), lambda: speaker.kept(messages), body, most)
+        asked = await self._asked(lambda: speaker.encode_chat(messages), lambda: speaker.kept(messages), body, limit)
         shape = _Shape("chatcmpl", "chat.completion", self._name, len(asked.prompt), chat=True)
         await self._answer(asked, shape, body, receive, send)
 
@@ -115,7 +115,7 @@ class Application:
         await self._answer(asked, shape, body, receive, send)
 
     async def _asked(
-        self, encode: Callable[[], list[int]], keep: Callable[[], int], body: Any, most: int | None
+        self, encode: Callable[[], list[int]], keep: Callable[[], int], body: Any, max_tokens: int | None
     ) -> Asked:
         def compiled() -> Grammar | None:
             rules = body.rules()
@@ -126,7 +126,7 @@ class Application:
             prompt = await loop.run_in_executor(None, encode)
             grammar = await loop.run_in_executor(None, compiled)
             kept = await loop.run_in_executor(None, keep) if self._engine.shift else 0
-            asked = Asked(prompt, body.sampler(), most, body.ends, grammar, kept)
+            asked = Asked(prompt, body.sampler(), max_tokens, body.ends, grammar, kept)
         except SdkError as error:
             said = (error.message, error.where and f"at {error.where}", error.why)
             raise Failure(400, "; ".join(part for part in said if part)) from None
@@ -252,8 +252,8 @@ async def _body(receive: Receive) -> bytes:
             raise Failure(400, "the request ended early")
         data += message.get("body", b"")
         more = message.get("more_body", False)
-        if len(data) > _MOST_BODY:
-            raise Failure(413, f"the request has more than {_MOST_BODY} bytes")
+        if len(data) > _MAX_BODY:
+            raise Failure(413, f"the request has more than {_MAX_BODY} bytes")
     return bytes(data)
 
 

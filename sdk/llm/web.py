@@ -26,7 +26,7 @@ from sdk.toolchains import Blob, LinkJob, toolchain_for
 __all__ = ["page_cases", "page_files"]
 
 _MEMORY: Final = (1 << 32) - (1 << 16)  # bytes of WebAssembly's memory at most
-_MOST: Final = 400  # tokens of an answer, where nobody says more or less
+_MAX: Final = 400  # tokens of an answer, where nobody says more or less
 _CODE: Final = "_chats/_shared/page.c.j2"
 _PAGE: Final = (*(f"demo/{name}" for name in ("chat.css", "chat.js", "offline.js", "style.css")), "golden/cases.json")
 _SCRIPTS: Final = ("calls", "errors", "golden", "index", "interface", "parts", "port", "session", "talk", "worker")
@@ -60,7 +60,7 @@ def page_files(
              "tokenizer": (f"{m}.tokenizer.bin", table)}  # fmt: skip
     licences = compiler_licences()
     told = [errors_of(header.partition("\n/* ---- ")[0]), *map(errors_of, chat.values())]
-    values["most"] = min(_MOST, values["context"])
+    values["max_tokens"] = min(_MAX, values["context"])
     values["web"] = {
         **{part: part_record(name, data) for part, (name, data) in parts.items()},
         "package": package_name(m), "page": _PAGE, "scripts": _SCRIPTS, "licences": sorted(licences),

@@ -168,8 +168,8 @@ def _grouped(blocks: Bytes, numbers: NDArray[np.uint8]) -> Floats:
     """Numbers [n, 8, 32] of a block of eight groups with scales and minima."""
     scales, minima = _sub_scales(blocks[:, 4:16])
     scale = (_half(blocks, 0) * scales.astype(np.float32))[:, :, None]
-    least = (_half(blocks, 2) * minima.astype(np.float32))[:, :, None]
-    return (scale * numbers.astype(np.float32) - least).reshape(-1, 256)
+    minimum = (_half(blocks, 2) * minima.astype(np.float32))[:, :, None]
+    return (scale * numbers.astype(np.float32) - minimum).reshape(-1, 256)
 
 
 def _pairs(packed: Bytes) -> NDArray[np.uint8]:

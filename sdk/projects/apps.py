@@ -50,8 +50,8 @@ _WIDTHS: Final = {"8": 1, "16": 2, "32": 4, "64": 8, "OOL": 1}
 @dataclass(frozen=True)
 class AppPort:
     """An input or output: its name in the model, that in C, its type as sdk_rt.h calls it, bytes of an element, and how
-    its stored numbers mean real ones (scale 0: they are these). ``shape`` is for people, ``most`` at the upper bounds,
-    ``c_shape`` computes it in C from ``dims``. ``constant`` is a name that no other port of the model has."""
+    its stored numbers mean real ones (scale 0: they are these). ``shape`` is for people, ``maximum`` at the upper
+    bounds, ``c_shape`` computes it in C from ``dims``. ``constant`` is a name that no other port of the model has."""
 
     name: str
     field: str
@@ -59,7 +59,7 @@ class AppPort:
     c_type: str
     width: int
     shape: str
-    most: tuple[int, ...]
+    maximum: tuple[int, ...]
     c_shape: tuple[str, ...]
     scale: float
     zero: int
@@ -110,7 +110,7 @@ class App:
     functions: tuple[str, ...]
 
     @cached_property
-    def most_tensors(self) -> int:
+    def max_tensors(self) -> int:
         """The most tensors that an entry has."""
         return max(len(e.ports) for e in self.entries)
 
@@ -123,9 +123,9 @@ class App:
         """What templates may name of it."""
         return {
             "app": self.entries, "stateful": self.stateful, "errors": self.errors, "functions": self.functions,
-            "most_tensors": self.most_tensors, "max_rank": self.max_rank, "session_errors": SESSION_ERRORS,
+            "max_tensors": self.max_tensors, "max_rank": self.max_rank, "session_errors": SESSION_ERRORS,
             "weights_bytes": self.weights_bytes,
-            "most_dims": max([1, *(len(e.dims) + len(e.fresh) for e in self.entries)]),
+            "max_dims": max([1, *(len(e.dims) + len(e.fresh) for e in self.entries)]),
         }  # fmt: skip
 
 
@@ -211,11 +211,11 @@ def _port(port: Port, shapes: Mapping[str, tuple[str, tuple[Dim, ...]]], at: Map
     name, shape = shapes[_unquoted(port.name)]
     width = next(size for end, size in _WIDTHS.items() if port.kind.endswith(end))
     text = f"{port.kind.lower()}[{', '.join(map(str, shape))}]"
-    most = tuple(int(n) for n in port.shape.strip("[]").split(",") if n.strip())
+    maximum = tuple(int(n) for n in port.shape.strip("[]").split(",") if n.strip())
     c_shape = tuple(_c(d, at) for d in shape)
     zero = int(port.zero.rstrip("uU"))
     field = port.field if port.field.strip("_") else f"v{port.field}"  # some languages have no names of _ alone
-    return AppPort(name, field, port.kind, port.c_type, width, text, most, c_shape, port.scale, zero)
+    return AppPort(name, field, port.kind, port.c_type, width, text, maximum, c_shape, port.scale, zero)
 
 
 def _dims(every: Sequence[Var], taken: set[str], codes: Sequence[int]) -> Iterator[AppDim]:

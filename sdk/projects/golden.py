@@ -56,10 +56,10 @@ def golden_cases(file: ModelFile, options: BuildOptions, built: Built) -> list[C
         left = [MAX_MACS, MAX_BYTES]
         for number in range(CASES):
             dims = random_dims(graph, rng, number, held)
-            for least in (dims, random_dims(graph, rng, 1, held)):
-                work = evaluate(0 if own.macs is None else own.macs, {var: least[key] for key, var in macs.items()})
-                cost = [work, _input_bytes(graph, least)]
-                dims = least
+            for minimum in (dims, random_dims(graph, rng, 1, held)):
+                work = evaluate(0 if own.macs is None else own.macs, {var: minimum[key] for key, var in macs.items()})
+                cost = [work, _input_bytes(graph, minimum)]
+                dims = minimum
                 if all(a <= b for a, b in zip(cost, left, strict=True)):
                     break
             else:

@@ -101,7 +101,7 @@ def _entry(own: BuiltEntry, entry: Entry, key: str) -> dict[str, Any]:
     return {
         "key": key, "symbol": entry.name,
         "dims": [{"name": v.name, "lo": v.lo, "hi": v.hi, "multiple": v.multiple,
-                  "js": f"{json.dumps(v.name)}: {v.most}"} for v in own.dims],
+                  "js": f"{json.dumps(v.name)}: {v.maximum}"} for v in own.dims],
         "fresh": [{"name": v.name, "lo": v.lo, "hi": v.hi} for v in own.fresh],
         "inputs": [_port(port, names[_told(port)], own) for port in entry.inputs],
         "outputs": [_port(port, names[_told(port)], own) for port in outputs],
@@ -119,7 +119,7 @@ def _port(port: Port, name: str, own: BuiltEntry) -> dict[str, Any]:
     fresh = any(var in own.fresh for dim in shape for var in free_vars(dim))
     return {
         "key": port.field, "name": printable(name), "type": port.kind.lower(), "array": _ARRAYS[port.kind],
-        "shape": [js_dim(dim) for dim in shape], "text": ", ".join(map(str, shape)), "most": port.elements,
+        "shape": [js_dim(dim) for dim in shape], "text": ", ".join(map(str, shape)), "maximum": port.elements,
         "computed": fresh, "scale": port.scale, "zero": int(port.zero) if port.scale else 0, "meaning": port.meaning,
         "example": port.elements, "fixed": not any(free_vars(dim) for dim in shape),
     }  # fmt: skip

@@ -27,7 +27,7 @@ __all__ = ["part_record", "web_modules"]
 _VECTORS, _RELAXED = "simd128", "relaxed-simd"
 _FUSED: Final = "fma_f32x4("  # in the C of a model whose vectors of products are added in one operation
 _CODE: Final = r"^    {}_(\w+) = (-\d+),? +/\* (.*?) \*/"
-_MOST_BYTES: Final = (1 << 32) - (1 << 16)  # of a memory, as the linker takes it
+_MAX_BYTES: Final = (1 << 32) - (1 << 16)  # of a memory, as the linker takes it
 _POOL: Final = "pool.c"
 
 _Files = dict[str, str | Blob]
@@ -118,7 +118,7 @@ def _linked(module: _Module) -> bytes:
     tool = toolchain_for(target, module.making.options.toolchain)
     pool = (data_dir("c_runtime") / "port" / "wasi" / _POOL).read_text(encoding="utf-8")
     objects = compile_sources({**module.built.sources.model, _POOL: pool}, tool, target)
-    flags = ("-Wl,--import-memory", f"-Wl,--max-memory={_MOST_BYTES}", "-Wl,--export=__stack_pointer")
+    flags = ("-Wl,--import-memory", f"-Wl,--max-memory={_MAX_BYTES}", "-Wl,--export=__stack_pointer")
 
     with tempfile.TemporaryDirectory() as folder:
         return tool.link(LinkJob("module", objects, target, flags=flags), Path(folder) / f"{m}.wasm").read_bytes()

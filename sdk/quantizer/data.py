@@ -22,7 +22,7 @@ from sdk.quantizer.net import Array
 
 __all__ = ["Samples", "checked", "labels_of", "read_npz"]
 
-MOST_BYTES: Final = 1 << 31  # of all arrays together, unpacked
+MAX_BYTES: Final = 1 << 31  # of all arrays together, unpacked
 _HEADERS: Final[dict[tuple[int, int], Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0
 }  # fmt: skip
@@ -54,10 +54,10 @@ class Samples:
     batched: bool
     count: int
 
-    def runs(self, most: int | None = None) -> Iterator[dict[str, Array]]:
-        """The inputs of each run; of the first ``most`` samples or so, spread evenly."""
+    def runs(self, maximum: int | None = None) -> Iterator[dict[str, Array]]:
+        """The inputs of each run; of the first ``maximum`` samples or so, spread evenly."""
         starts = list(range(0, self.count, self.batch))
-        wanted = len(starts) if most is None else max(min(-(-most // self.batch), len(starts)), 1)
+        wanted = len(starts) if maximum is None else max(min(-(-maximum // self.batch), len(starts)), 1)
         for k in range(wanted):
             at = starts[k * len(starts) // wanted]
             yield {
@@ -65,10 +65,10 @@ class Samples:
                 for name, array in self.arrays.items()
             }
 
-    def run_count(self, most: int | None = None) -> int:
+    def run_count(self, maximum: int | None = None) -> int:
         """How many runs ``runs`` has."""
         total = self.count // self.batch
-        return total if most is None else max(min(-(-most // self.batch), total), 1)
+        return total if maximum is None else max(min(-(-maximum // self.batch), total), 1)
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -80,10 +80,10 @@ def read_npz(path: Path) -> dict[str, Array]:
     hint = 'np.savez("calib.npz", INPUT=array) writes one, arrays by the names of the inputs'
     where = f"{path}"
     try:
-        with zipfile.ZipFile(io.BytesIO(read_regular(path, MOST_BYTES))) as archive:
+        with zipfile.ZipFile(io.BytesIO(read_regular(path, MAX_BYTES))) as archive:
             total = sum(entry.file_size for entry in archive.infolist())
-            if total > MOST_BYTES:
-                why = f"{total:,} bytes once unpacked, at most {MOST_BYTES:,} are read"
+            if total > MAX_BYTES:
+                why = f"{total:,} bytes once unpacked, at most {MAX_BYTES:,} are read"
                 raise UsageError("the file of samples is too large", where=where, why=why, hint="give fewer samples")
             return {entry.removesuffix(".npy"): _array(archive.read(entry)) for entry in archive.namelist()}
     except OSError as error:

@@ -45,12 +45,12 @@ def equalise(net: Net, types: Mapping[str, TensorType], samples: Samples) -> int
     computes what it did on the samples, up to rounding."""
     pairs = [pair for k in range(len(net.nodes)) if (pair := _pair(net, k, types)) is not None]
     peaks = _peaks(net, samples, pairs)
-    most = {pair.first: min(pair.limit, float(peaks[pair.first].max(initial=0.0))) for pair in pairs}
+    maximum = {pair.first: min(pair.limit, float(peaks[pair.first].max(initial=0.0))) for pair in pairs}
     with steps.step("equalising"):
         for _ in range(_ROUNDS):
             moved = 0.0
             for pair in pairs:
-                factor = _factor(net, pair, peaks[pair.first], most[pair.first])
+                factor = _factor(net, pair, peaks[pair.first], maximum[pair.first])
                 peaks[pair.first] = peaks[pair.first] / factor
                 _apply(net, pair, factor)
                 moved = max(moved, float(np.abs(np.log(factor)).max(initial=0.0)))
@@ -121,7 +121,7 @@ def _peaks(net: Net, samples: Samples, pairs: list[_Pair]) -> dict[int, Array]:
     return found
 
 
-def _factor(net: Net, pair: _Pair, peak: Array, most: float) -> Array:
+def _factor(net: Net, pair: _Pair, peak: Array, maximum: float) -> Array:
     """What each channel is divided by."""
     first, second = sum_at(net, pair.first), sum_at(net, pair.second)
     before, after = net.floats(first.weights), net.floats(second.weights)
@@ -131,8 +131,8 @@ def _factor(net: Net, pair: _Pair, peak: Array, most: float) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where((left > 0) & (right > 0), np.sqrt(left / right), 1.0)
     factor = np.clip(factor, 1 / _FURTHEST, _FURTHEST)
-    if most > 0:
-        factor = np.maximum(factor, peak / most)
+    if maximum > 0:
+        factor = np.maximum(factor, peak / maximum)
     return np.where(peak >= pair.limit, 1.0, factor)
 
 

@@ -308,7 +308,7 @@ def _groups(layers: list[Layer]) -> dict[str, str]:
     for one in layers:
         if one.role == "move":
             names = [first(name) for name in (*one.inputs, *one.outputs)]
-            least = min(names, key=stored.index)
+            minimum = min(names, key=stored.index)
             for name in names:
-                leader[name] = least
+                leader[name] = minimum
     return {name: first(name) for name in stored}

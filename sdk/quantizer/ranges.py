@@ -20,7 +20,7 @@ __all__ = ["Grid", "How", "Seen", "calibrate", "chosen", "merged"]
 How = Literal["minmax", "percentile", "mse"]
 BINS: Final = 2048
 _CANDIDATES: Final = 40  # parts of a range that are tried for the least error
-_LEAST_PART: Final = 0.2
+_MIN_PART: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def chosen(seen: Seen, how: How, percentile: float, grid: Grid) -> tuple[float, 
         return low, high
     if how == "percentile":
         return _percentile(seen, percentile)
-    return _least_error(seen, grid, low, high)
+    return _min_error(seen, grid, low, high)
 
 
 def _percentile(seen: Seen, percentile: float) -> tuple[float, float]:
@@ -144,7 +144,7 @@ def _percentile(seen: Seen, percentile: float) -> tuple[float, float]:
     return min(low, 0.0), max(high, 0.0)
 
 
-def _least_error(seen: Seen, grid: Grid, low: float, high: float) -> tuple[float, float]:
+def _min_error(seen: Seen, grid: Grid, low: float, high: float) -> tuple[float, float]:
     """Limits with the least sum of squared errors over the counts: each end is moved in turn while the other stays."""
     assert seen.counts is not None
     used = seen.counts > 0
@@ -153,7 +153,7 @@ def _least_error(seen: Seen, grid: Grid, low: float, high: float) -> tuple[float
     def error(lo: float, hi: float) -> float:
         return float(np.sum(counts * (grid.rounded(centres, lo, hi) - centres) ** 2))
 
-    parts = np.linspace(_LEAST_PART, 1.0, _CANDIDATES)[::-1]
+    parts = np.linspace(_MIN_PART, 1.0, _CANDIDATES)[::-1]
     if grid.symmetric:
         best = min(parts, key=lambda p: error(low * p, high * p))
         return low * best, high * best

@@ -112,11 +112,11 @@ class ElfFile:
                     break
         return sorted(found, key=lambda load: load.address)
 
-    def code_at(self, address: int, most: int) -> bytes:
+    def code_at(self, address: int, maximum: int) -> bytes:
         """At most so many bytes from an address of a linked file, to the end of the section there."""
         for section in self.sections:
             if section.flags & SH_FLAGS.SHF_ALLOC and section.address <= address < section.address + len(section.data):
-                return section.data[address - section.address : address - section.address + most]
+                return section.data[address - section.address : address - section.address + maximum]
         return b""
 
     def functions(self) -> list[Symbol]:

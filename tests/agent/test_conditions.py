@@ -33,9 +33,9 @@ def write_tree(root: Path, mhz: int, cap_mhz: int, degrees: float, governor: str
     for number in range(64):
         folder = root / "devices" / "system" / "cpu" / f"cpu{number}" / "cpufreq"
         folder.mkdir(parents=True, exist_ok=True)
-        most = 2400 if number % 2 else 1800
-        files = {"cpuinfo_max_freq": most * 1000, "scaling_max_freq": min(cap_mhz, most) * 1000,
-                 "scaling_cur_freq": min(mhz, most) * 1000, "scaling_governor": governor}  # fmt: skip
+        maximum = 2400 if number % 2 else 1800
+        files = {"cpuinfo_max_freq": maximum * 1000, "scaling_max_freq": min(cap_mhz, maximum) * 1000,
+                 "scaling_cur_freq": min(mhz, maximum) * 1000, "scaling_governor": governor}  # fmt: skip
         for name, value in files.items():
             (folder / name).write_text(f"{value}\n")
     for number, (kind, value) in enumerate(

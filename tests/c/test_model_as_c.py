@@ -89,16 +89,16 @@ def test_scaled_arena(toolchain: str, tmp_path: Path) -> None:
     need = library.net_arena_bytes
     need.restype = ctypes.c_size_t
     model = CModel(library, "net")
-    most = model.record.arena_bytes
+    maximum = model.record.arena_bytes
     rng = np.random.default_rng(0)
-    arena = np.zeros(most + 64, np.uint8)
+    arena = np.zeros(maximum + 64, np.uint8)
     base = arena.ctypes.data + -arena.ctypes.data % 64
     instance = ctypes.create_string_buffer(256)
     for n, m in [(12, 40), (1, 3), *rng.integers((1, 3), (13, 41), (20, 2)).tolist()]:
         dims = (ctypes.c_int32 * 2)(n, m)
         size = need(dims)
         env = plan.placed({N: n, M: m})
-        assert size == evaluate(plan.region("arena").bytes, env) <= most
+        assert size == evaluate(plan.region("arena").bytes, env) <= maximum
         assert library.net_init(instance, ctypes.c_void_p(base), ctypes.c_size_t(size - 1), None, 0) == 0
         buffers = (ctypes.c_void_p * 2)(base, base)
         assert library.net_run(instance, buffers, buffers, dims) == -3

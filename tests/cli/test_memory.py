@@ -78,14 +78,14 @@ def test_no_colour_and_one_object(digits: Path) -> None:
 
 
 def test_the_other_aim_is_told_both_ways(report: Report) -> None:
-    time, least = report(), report("min")
-    assert time.others["min"].build.ram_bytes == least.build.ram_bytes
-    assert least.others["time"].build.ram_bytes == time.build.ram_bytes
-    assert least.build.ram_bytes < time.build.ram_bytes
-    change = 100 * (least.build.ram_bytes / time.build.ram_bytes - 1)
-    assert f"--memory min: {least.build.ram_bytes:,} bytes of RAM ({change:+.0f} %)" in list(memory_lines(time, 80))
+    time, minimum = report(), report("min")
+    assert time.others["min"].build.ram_bytes == minimum.build.ram_bytes
+    assert minimum.others["time"].build.ram_bytes == time.build.ram_bytes
+    assert minimum.build.ram_bytes < time.build.ram_bytes
+    change = 100 * (minimum.build.ram_bytes / time.build.ram_bytes - 1)
+    assert f"--memory min: {minimum.build.ram_bytes:,} bytes of RAM ({change:+.0f} %)" in list(memory_lines(time, 80))
     assert list(time.modes) == ["time", "min"]
-    assert list(least.modes) == ["min", "time"]
+    assert list(minimum.modes) == ["min", "time"]
 
 
 def test_a_limit_is_an_aim_of_its_own(digits: Path, report: Report) -> None:
@@ -97,9 +97,9 @@ def test_a_limit_is_an_aim_of_its_own(digits: Path, report: Report) -> None:
 
 
 def test_an_aim_that_does_not_fit_is_not_compared(digits: Path, report: Report) -> None:
-    least = report("min").build.arena_bytes
-    found = memory(digits, BOARD, BuildOptions(memory="min", regions=(("ram", least),)))
-    assert (found.build.arena_bytes, list(found.modes)) == (least, ["min"])
+    minimum = report("min").build.arena_bytes
+    found = memory(digits, BOARD, BuildOptions(memory="min", regions=(("ram", minimum),)))
+    assert (found.build.arena_bytes, list(found.modes)) == (minimum, ["min"])
 
 
 def test_json_agrees_with_itself(report: Report) -> None:

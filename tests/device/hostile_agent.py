@@ -28,8 +28,8 @@ class HostileAgent:
         self.clock = clock
         self._random = random.Random(seed)
         self._spite = self._random.choice((0.02, 0.1, 0.5))
-        most = 3 if self._random.random() < 0.9 else 65535
-        self._bounds = {"models": most, "tensors": most}
+        maximum = 3 if self._random.random() < 0.9 else 65535
+        self._bounds = {"models": maximum, "tensors": maximum}
         self._decoder = Decoder(1 << 20)
         self._out = bytearray()
         self._flood: Callable[[], bytes] | None = None

@@ -81,7 +81,7 @@ def _request(index: int, plan: Plan, runs: Runs) -> Request:
 
 def _results(plan: Plan, dims: dict[str, int]) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
     """Name, shape and type of each output; dims that a run computes are at their most, and come last as numbers."""
-    env: dict[Var, int] = {v: dims[v.name] for v in plan.dims} | {v: v.most for v in plan.fresh}
+    env: dict[Var, int] = {v: dims[v.name] for v in plan.dims} | {v: v.maximum for v in plan.fresh}
 
     def one(buffer: PlanBuffer) -> tuple[int, ...]:
         return tuple(evaluate(d, env) for d in buffer.type.shape)

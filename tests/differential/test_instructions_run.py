@@ -118,8 +118,8 @@ def placed(value: ValueExpr, made: dict[str, Load]) -> ValueExpr:
 
 def kernels(unit: Unit) -> Iterator[Kernel]:
     """What the target's instructions are for: each operation, and what the printer joins."""
-    most = max(unit.machine.vector_bytes, 4 * unit.machine.floats.lanes)
-    widths = {n for n in (16, 32, 64) if n <= most} if "vectors" in unit.features else {4}
+    maximum = max(unit.machine.vector_bytes, 4 * unit.machine.floats.lanes)
+    widths = {n for n in (16, 32, 64) if n <= maximum} if "vectors" in unit.features else {4}
     for name, signatures in SIGNATURES.items():
         for text in signatures:
             types = tuple(map(dtype, text.split()))
@@ -178,10 +178,10 @@ def arguments(kernel: Kernel, rng: np.random.Generator) -> list[np.ndarray]:
             continue
         bits = rng.integers(-(2**63), 2**63 - 1, size) >> rng.integers(0, 64, size)
         bits = np.where(rng.random(size) < 0.3, rng.choice(EDGES, size), bits)
-        least, most = bounds.get(k) or type.limits
+        minimum, maximum = bounds.get(k) or type.limits
         values = bits.astype(type.numpy)
         whole = values.astype(object)
-        inside = np.array([least + int(v - least) % (most - least + 1) for v in whole], object)
+        inside = np.array([minimum + int(v - minimum) % (maximum - minimum + 1) for v in whole], object)
         out.append(inside.astype(type.numpy))
     return out
 

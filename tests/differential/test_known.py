@@ -71,7 +71,7 @@ ON_M4 = {
     # a kernel ran before the dim that it is given, which is in no shape of what it reads, was counted
     "counted": Network(
         "onnx-float", 1, (("x", Spec((1, 1, 1, 5), "float32")), ("s", Spec((1, 1, 1, 13), "float32"))),
-        (layer("Unique", ["x"], ["y"]), layer("NonMaxSuppression", ["s"], ["z"], most=1)), ("y", "z"),
+        (layer("Unique", ["x"], ["y"]), layer("NonMaxSuppression", ["s"], ["z"], maximum=1)), ("y", "z"),
     ),
     # GCC found no registers for a statement that needs all of them
     "six sums": Network(

@@ -41,7 +41,7 @@ def nrf() -> Board:
 Count = Callable[[Path, Board, BuildOptions, Mapping[str, int]], Counts]
 
 
-def least_ram_of(board: Board) -> int:
+def min_ram_of(board: Board) -> int:
     return artifact.build_sources(MODEL, board, BuildOptions(memory="min")).report.ram_bytes
 
 
@@ -98,12 +98,12 @@ def test_what_is_measured_is_not_compiled_again() -> None:
 
 def test_by_how_much_it_does_not_fit(counted: list[tuple[str, str, str]]) -> None:
     (wide,) = fit(MODEL, BuildOptions(), boards=[nrf()]).boards
-    least_ram = least_ram_of(nrf())
-    between = (wide.ram_bytes + least_ram) // 2
+    min_ram = min_ram_of(nrf())
+    between = (wide.ram_bytes + min_ram) // 2
     boards = [
         nrf(),
         sized(nrf(), "tight", ram=between),
-        sized(nrf(), "little_ram", ram=least_ram - 3),
+        sized(nrf(), "little_ram", ram=min_ram - 3),
         sized(nrf(), "little_flash", flash=1000),
     ]
     counted.clear()
@@ -112,9 +112,9 @@ def test_by_how_much_it_does_not_fit(counted: list[tuple[str, str, str]]) -> Non
     assert [b.board for b in report.boards][:2] == ["nrf52840_dk", "tight"]
     assert sorted(objective for _, _, objective in counted) == ["min", "time"]
     assert rows["tight"].objective == "min"
-    assert (rows["tight"].ram_bytes, rows["tight"].est_cycles) == (least_ram, 65_000)
-    least = rows["little_ram"]
-    assert (least.objective, least.short["ram"], least.instructions, least.est_ms) == (None, 3, None, None)
+    assert (rows["tight"].ram_bytes, rows["tight"].est_cycles) == (min_ram, 65_000)
+    minimum = rows["little_ram"]
+    assert (minimum.objective, minimum.short["ram"], minimum.instructions, minimum.est_ms) == (None, 3, None, None)
     none = rows["little_flash"]
     assert (none.objective, none.short) == (None, {"flash": none.flash_bytes - 1000})
 
@@ -205,7 +205,7 @@ def test_the_firmware_and_its_stack_count(counted: list[tuple[str, str, str]], m
     whole = alone.ram_bytes + beside
     boards = [
         sized(nrf(), "exact", ram=whole), sized(nrf(), "one_less", ram=whole - 1),
-        sized(nrf(), "roomy", ram=whole * 10 // 9 + 9), sized(nrf(), "none", ram=least_ram_of(nrf()) + beside - 7),
+        sized(nrf(), "roomy", ram=whole * 10 // 9 + 9), sized(nrf(), "none", ram=min_ram_of(nrf()) + beside - 7),
         sized(nrf(), "no_flash", flash=alone.flash_bytes + 1999),
     ]  # fmt: skip
     rows = {b.board: b for b in fit(MODEL, BuildOptions(), boards=boards).boards}

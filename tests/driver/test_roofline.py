@@ -43,7 +43,7 @@ def test_products_take_what_the_pipelines_need(name: str, products: int) -> None
     """Dot products make sixteen products of 8 bits with 128 bits, plain code eight."""
     report = fit_phones(MODEL, BuildOptions(), {}, [replace(load_board(name), fastest=WIDE)])
     (phone,) = report.phones
-    assert phone.least_ms == pytest.approx(MACS / (1e9 * 2 * products) * 1e3)
+    assert phone.min_ms == pytest.approx(MACS / (1e9 * 2 * products) * 1e3)
     assert report.kind == "int8"
     assert report.published is PUBLISHED["int8"]
 
@@ -54,7 +54,7 @@ def test_floats_and_dims(tmp_path: Path) -> None:
         report = fit_phones(model, BuildOptions(), at, [board])
         assert report.kind == "float"
         assert report.dims == {"n": (1, 100)}
-        assert report.phones[0].least_ms == pytest.approx(rows * 64 * 32 / (1e9 * 2 * 4) * 1e3)
+        assert report.phones[0].min_ms == pytest.approx(rows * 64 * 32 / (1e9 * 2 * 4) * 1e3)
         assert report.phones[0].weights_bytes >= 64 * 32 * 4
     with pytest.raises(UsageError, match=r"outside 1\.\.100"):
         fit_phones(model, BuildOptions(), {"n": 101}, [board])
@@ -64,13 +64,13 @@ def test_weights_take_what_the_memory_needs(tmp_path: Path) -> None:
     slow = Fastest(cpu="any", clock_hz=10**12, pipelines=4, memory_bytes_s=10**6)
     report = fit_phones(dense(tmp_path), BuildOptions(), {"n": 1}, [replace(load_board("rpi_5"), fastest=slow)])
     (phone,) = report.phones
-    assert phone.least_ms == pytest.approx(phone.weights_bytes / 1e6 * 1e3, rel=0.02)
+    assert phone.min_ms == pytest.approx(phone.weights_bytes / 1e6 * 1e3, rel=0.02)
 
 
 def test_all_phones_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["fit", str(MODEL), "--phones", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    times = [phone["least_ms"] for phone in told["phones"]]
+    times = [phone["min_ms"] for phone in told["phones"]]
     assert times == sorted(times)
     known = {name for name in board_names() if load_board(name).fastest is not None}
     page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")

@@ -94,9 +94,9 @@ def test_a_library_is_a_module_without_imports(tmp_path: Path, need_tool) -> Non
 def test_an_agent_has_the_memory_that_it_needs_and_no_files(need_tool) -> None:
     need_tool("node")
     agent = link_agent(build_sources(DIGITS, BOARD, BuildOptions()).sources, BOARD, BuildOptions())
-    first, most = memory_of(agent)
-    assert first == most
-    assert BOARD.runtime.stack_bytes < most <= BOARD.runtime.stack_bytes + 8 * PAGE
+    first, maximum = memory_of(agent)
+    assert first == maximum
+    assert BOARD.runtime.stack_bytes < maximum <= BOARD.runtime.stack_bytes + 8 * PAGE
     imports, _ = described(agent)
     assert set(imports) == {
         *("clock_time_get", "fd_read", "fd_write", "fd_fdstat_get", "fd_fdstat_set_flags"),

@@ -44,8 +44,8 @@ class Net(ModelFile):
 
     def weights(self, *shape: int, taps: int = 0) -> int:
         """Numbers that keep the size of what they are multiplied with, of which a result sums ``taps``."""
-        most = 0.5 if not taps else float(np.sqrt(5 / taps))
-        return self.const(f"w{len(self.tensors)}", self.rng.uniform(-most, most, shape), "float32")
+        maximum = 0.5 if not taps else float(np.sqrt(5 / taps))
+        return self.const(f"w{len(self.tensors)}", self.rng.uniform(-maximum, maximum, shape), "float32")
 
     def numbers(self, *values: int) -> int:
         """Integers: axes, sizes, places."""

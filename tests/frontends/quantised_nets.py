@@ -145,9 +145,9 @@ class _Converter:
             stored = _steps(data, scale, zero, 0, 255)
             return [scale], self.m.tensor(spec.name, spec.shape, "uint8", scale, zero, data=stored)
         others = tuple(k for k in range(data.ndim) if k != axis) if axis is not None else None
-        most = np.abs(data).max(axis=others, keepdims=True)
-        scales = [float(s) for s in (most / 127).astype(np.float32).reshape(-1)]
-        stored = np.round(data / (most / 127)).clip(-127, 127)
+        maximum = np.abs(data).max(axis=others, keepdims=True)
+        scales = [float(s) for s in (maximum / 127).astype(np.float32).reshape(-1)]
+        stored = np.round(data / (maximum / 127)).clip(-127, 127)
         return scales, self.m.tensor(spec.name, spec.shape, "int8", scales, axis=axis or 0, data=stored)
 
 

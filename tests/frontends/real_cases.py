@@ -27,12 +27,12 @@ class Const:
 
 @dataclass(frozen=True)
 class Held:
-    """An input of the model: random numbers of ``least`` to ``most``."""
+    """An input of the model: random numbers of ``minimum`` to ``maximum``."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
-    least: float = -3.0
-    most: float = 3.0
+    minimum: float = -3.0
+    maximum: float = 3.0
     scale: tuple[float, ...] | None = None
     axis: int = 0
 
@@ -40,9 +40,9 @@ class Held:
         if self.dtype == "bool":
             return rng.random(self.shape) < 0.5
         if self.dtype.startswith("float"):
-            steps = rng.integers(round(self.least * 16), round(self.most * 16), self.shape, endpoint=True)
+            steps = rng.integers(round(self.minimum * 16), round(self.maximum * 16), self.shape, endpoint=True)
             return np.asarray(steps / 16, self.dtype)  # some are equal, and halves between whole numbers
-        return np.asarray(rng.integers(int(self.least), int(self.most), self.shape, endpoint=True), self.dtype)
+        return np.asarray(rng.integers(int(self.minimum), int(self.maximum), self.shape, endpoint=True), self.dtype)
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Apart(Held):
 
 @dataclass(frozen=True)
 class Case:
-    """An operator, its inputs (None: left out, named so up to the ``least`` number of them), the types of its outputs,
-    its options, and the scale and zero point of what it stores."""
+    """An operator, its inputs (None: left out, named so up to the ``minimum`` number of them), the types of its
+    outputs, its options, and the scale and zero point of what it stores."""
 
     op: str
     inputs: tuple[Held | Const | Kept | None, ...]
@@ -72,7 +72,7 @@ class Case:
     options: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
     meaning: tuple[float, int] | None = None
-    least: int = 0
+    minimum: int = 0
     shape: tuple[int, ...] = ()  # of outputs, where LiteRT reads it
     body: str | None = None  # the operator that a subgraph computes of two numbers of the input's type; "": none
 
@@ -93,7 +93,7 @@ class Case:
                 numbers.append(model.input(f"x{k}", one.shape, one.dtype, *self._meaning(one.dtype), **own))
         kinds = enumerate(self.outputs)
         outputs = [model.output(f"y{k}", self.shape, dtype, *self._meaning(dtype)) for k, dtype in kinds]
-        numbers += [-1] * (self.least - len(numbers))
+        numbers += [-1] * (self.minimum - len(numbers))
         model.op(self.op, numbers, outputs, self.options, **self.fields)
         return model.build(*[] if self.body is None else [self._subgraph(self.body)])
 
@@ -185,14 +185,14 @@ SHAPES = (((2, 3, 4), (2, 3, 4)), ((2, 3, 4), (4,)), ((1, 3, 1), (2, 1, 4)), (()
 def binary(op: str, kind: str, a: tuple[int, ...], b: tuple[int, ...], out: str = "", act: int = 0, **by: Any) -> Case:
     fields = {"FusedActivationFunction": act} if op in FUSED else {}
     reals = kind == "float32"
-    left = Held(a, kind, **(by.get("left") or ({} if reals else {"least": -9, "most": 9})))
-    right = Held(b, kind, **(by.get("right") or ({} if reals else {"least": -9, "most": 9})))
+    left = Held(a, kind, **(by.get("left") or ({} if reals else {"minimum": -9, "maximum": 9})))
+    right = Held(b, kind, **(by.get("right") or ({} if reals else {"minimum": -9, "maximum": 9})))
     return Case(op, (left, right), (out or kind,), FUSED.get(op, ""), fields)
 
 
 def unary(op: str, kind: str = "float32", shape: tuple[int, ...] = (2, 3, 5), out: str = "", options: str = "",
-          least: float = -4.0, most: float = 4.0, **fields: Any) -> Case:  # fmt: skip
-    return Case(op, (Held(shape, kind, least, most),), (out or kind,), options, fields)
+          minimum: float = -4.0, maximum: float = 4.0, **fields: Any) -> Case:  # fmt: skip
+    return Case(op, (Held(shape, kind, minimum, maximum),), (out or kind,), options, fields)
 
 
 def pool(op: str, image: tuple[int, ...], kernel: int, stride: int, padding: int, act: int = 0) -> Case:
@@ -239,9 +239,9 @@ def buckets(x: Held, *boundaries: float) -> Case:
     return Case("BUCKETIZE", (x,), ("int32",), "BucketizeOptions", {"Boundaries": list(boundaries)})
 
 
-def suppression(boxes: int, room: int, overlap: float, least: float, sigma: float | None = None) -> Case:
+def suppression(boxes: int, room: int, overlap: float, minimum: float, sigma: float | None = None) -> Case:
     """Boxes whose corners are in any order, of no area 0, which LiteRT chooses more than once; scores all different."""
-    numbers = [Const(v, "float32") for v in (overlap, least, *([] if sigma is None else [sigma]))]
+    numbers = [Const(v, "float32") for v in (overlap, minimum, *([] if sigma is None else [sigma]))]
     inputs = (Apart((boxes, 4)), Apart((boxes,)), Const(room), *numbers)
     kinds = ("int32", "int32") if sigma is None else ("int32", "float32", "int32")
     version = 4 if sigma is None else 5
@@ -309,9 +309,9 @@ HYBRID = {
     "hybrid dense kept": hybrid(dense((2, 3, 8), (4, 8), keep=True, bias=False), each=False),
     "hybrid dense channels": hybrid(dense((3, 9), (5, 9))),
 }
-AWAY = {"least": 0.5, "most": 4.0}
-POSITIVE = {"least": 1, "most": 7}
-NEAR = {k: {"least": -0.2, "most": 0.2} if k == "float32" else {"least": -2, "most": 2} for k in NUMBERS}
+AWAY = {"minimum": 0.5, "maximum": 4.0}
+POSITIVE = {"minimum": 1, "maximum": 7}
+NEAR = {k: {"minimum": -0.2, "maximum": 0.2} if k == "float32" else {"minimum": -2, "maximum": 2} for k in NUMBERS}
 BINARY = {
     **{f"{op} {k} {n}": binary(op, k, *pair, **({"right": AWAY if k == "float32" else POSITIVE} if op == "DIV" else {}))
        for op in FUSED for k in NUMBERS for n, pair in enumerate(SHAPES) if k == "float32" or n < 2
@@ -321,8 +321,8 @@ BINARY = {
     "ADD int fused": binary("ADD", "int32", (2, 5), (5,), act=3),
     **{f"{op} {k} {n}": binary(op, k, *SHAPES[n]) for op in ("MAXIMUM", "MINIMUM") for k in NUMBERS for n in (0, 2)},
     "POW": binary("POW", "float32", (2, 3), (3,), left=AWAY),
-    "POW int": binary("POW", "int32", (2, 3), (3,), right={"least": 0, "most": 3}),
-    **{f"{op} {k} {n}": binary(op, k, *SHAPES[n], right=AWAY if k == "float32" else {"least": -5, "most": -1})
+    "POW int": binary("POW", "int32", (2, 3), (3,), right={"minimum": 0, "maximum": 3}),
+    **{f"{op} {k} {n}": binary(op, k, *SHAPES[n], right=AWAY if k == "float32" else {"minimum": -5, "maximum": -1})
        for op in ("FLOOR_DIV", "FLOOR_MOD") for k in ("float32", "int32") for n in (0, 2)},
     "FLOOR_MOD int64": binary("FLOOR_MOD", "int64", (9,), (9,), right=POSITIVE),
     "SQUARED_DIFFERENCE": binary("SQUARED_DIFFERENCE", "float32", (2, 3, 4), (4,)),
@@ -349,7 +349,7 @@ UNARY = {
     **{op: unary(op) for op in (
         "ABS", "NEG", "EXP", "SIN", "COS", "SQUARE", "FLOOR", "CEIL", "ROUND", "SIGN", "RELU", "RELU6", "RELU_N1_TO_1",
         "RELU_0_TO_1", "ELU", "HARD_SWISH", "LOGISTIC", "TANH", "LOG_SOFTMAX", "ZEROS_LIKE")},
-    **{f"{op} positive": unary(op, least=0.1, most=9.0) for op in ("SQRT", "RSQRT", "LOG")},
+    **{f"{op} positive": unary(op, minimum=0.1, maximum=9.0) for op in ("SQRT", "RSQRT", "LOG")},
     **{f"{op} {k}": unary(op, k) for op, k in (
         ("ABS", "int32"), ("NEG", "int32"), ("NEG", "int64"), ("SIGN", "int32"), ("ZEROS_LIKE", "int64"),
         ("LOGICAL_NOT", "bool"))},

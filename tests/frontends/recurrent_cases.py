@@ -82,7 +82,7 @@ def lstm_both(
     fields = {"FusedActivationFunction": 4, "CellClip": 0.0, "ProjClip": 0.0, "MergeOutputs": merge, "TimeMajor": major,
               "AsymmetricQuantizeInputs": False}  # fmt: skip
     outputs = ("float32",) * (1 if merge else 2)
-    return Case("BIDIRECTIONAL_SEQUENCE_LSTM", given, outputs, "BidirectionalSequenceLSTMOptions", fields, least=48)
+    return Case("BIDIRECTIONAL_SEQUENCE_LSTM", given, outputs, "BidirectionalSequenceLSTMOptions", fields, minimum=48)
 
 
 def rnn(
@@ -109,7 +109,7 @@ def rnn_both(
               "AsymmetricQuantizeInputs": False}  # fmt: skip
     outputs = ("float32",) * (1 if merge else 2)
     given = (x, *ways[0], *ways[1], *more)
-    return Case("BIDIRECTIONAL_SEQUENCE_RNN", given, outputs, "BidirectionalSequenceRNNOptions", fields, least=12)
+    return Case("BIDIRECTIONAL_SEQUENCE_RNN", given, outputs, "BidirectionalSequenceRNNOptions", fields, minimum=12)
 
 
 RECURRENT = {

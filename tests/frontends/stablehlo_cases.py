@@ -22,24 +22,24 @@ def pair(op: str, kind: str, shape: tuple[int, ...] = (2, 5), **by: Any) -> Case
 
 
 def shifted(kind: str) -> Case:
-    return pair("STABLEHLO_SHIFT_LEFT", kind, right={"least": 0, "most": 7})
+    return pair("STABLEHLO_SHIFT_LEFT", kind, right={"minimum": 0, "maximum": 7})
 
 
 def padded(x: Held, low: Sequence[int], high: Sequence[int], gaps: Sequence[int], fill: Any = None) -> Case:
     fields = {"EdgePaddingLow": long(*low), "EdgePaddingHigh": long(*high), "InteriorPadding": long(*gaps)}
-    value = Held((), x.dtype, x.least, x.most) if fill is None else Const(fill, x.dtype)
+    value = Held((), x.dtype, x.minimum, x.maximum) if fill is None else Const(fill, x.dtype)
     return Case("STABLEHLO_PAD", (x, value), (x.dtype,), "StablehloPadOptions", fields)
 
 
 def dilated(x: Held, *steps: int, fill: Any = None) -> Case:
-    value = Held((), x.dtype, x.least, x.most) if fill is None else Const(fill, x.dtype)
+    value = Held((), x.dtype, x.minimum, x.maximum) if fill is None else Const(fill, x.dtype)
     return Case("DILATE", (x, Const(steps), value), (x.dtype,), "DilateOptions")
 
 
 def windows(
     x: Held, how: int, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], first: Any
 ) -> Case:  # fmt: skip
-    value = Held((), x.dtype, x.least, x.most) if first is None else Const(first, x.dtype)
+    value = Held((), x.dtype, x.minimum, x.maximum) if first is None else Const(first, x.dtype)
     consts = (Const(n, "int64") for n in (kernel, stride, dilation))
     return Case("REDUCE_WINDOW", (x, value, *consts), (x.dtype,), "ReduceWindowOptions", {"ReduceFunction": how})
 
@@ -48,7 +48,7 @@ def reduced(
     x: Held, body: str, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], spread: Sequence[int],
     border: Sequence[int], first: Any = None,
 ) -> Case:  # fmt: skip
-    value = Held((), x.dtype, x.least, x.most) if first is None else Const(first, x.dtype)
+    value = Held((), x.dtype, x.minimum, x.maximum) if first is None else Const(first, x.dtype)
     fields = {"WindowDimensions": long(*kernel), "WindowStrides": long(*stride), "WindowDilations": long(*dilation),
               "BaseDilations": long(*spread), "Padding": long(*border), "BodySubgraphIndex": 1}  # fmt: skip
     return Case(
@@ -92,7 +92,7 @@ def transposed(
 
 
 def dense(at: Held | Const, shape: Sequence[int], values: Held, fill: Any = 0) -> Case:
-    default = Held((), values.dtype, values.least, values.most) if fill is None else Const(fill, values.dtype)
+    default = Held((), values.dtype, values.minimum, values.maximum) if fill is None else Const(fill, values.dtype)
     return Case("SPARSE_TO_DENSE", (at, Const(shape), values, default), (values.dtype,), "SparseToDenseOptions",
                 {"ValidateIndices": False})  # fmt: skip
 
@@ -111,10 +111,10 @@ def looked_up(value: Held, keys: Sequence[int]) -> Case:
 
 F = (2, 3, 5)
 RARE = {
-    **{f"{op} {k}": pair(op, k, **({"left": {"least": -9, "most": 9}} if k != "float32" else {}))
+    **{f"{op} {k}": pair(op, k, **({"left": {"minimum": -9, "maximum": 9}} if k != "float32" else {}))
        for op in ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM")
        for k in ("float32", "int32", "int64", "int8", "bool")},
-    "STABLEHLO_ADD int16": pair("STABLEHLO_ADD", "int16", left={"least": -30000, "most": 30000}),
+    "STABLEHLO_ADD int16": pair("STABLEHLO_ADD", "int16", left={"minimum": -30000, "maximum": 30000}),
     **{f"STABLEHLO_AND {k}": pair("STABLEHLO_AND", k) for k in ("int32", "bool", "int8")},
     **{f"STABLEHLO_SHIFT_LEFT {k}": shifted(k) for k in ("int32", "int16", "int8")},
     "STABLEHLO_PAD": padded(Held(F), (0, 1, 2), (1, 0, 3), (0, 0, 0), 1.5),
@@ -156,11 +156,13 @@ RARE = {
                                        "int32"),
     "ATAN2": pair("ATAN2", "float32", (4, 33)),
     "BITCAST float": unary("BITCAST", out="int32", options="BitcastOptions"),
-    "BITCAST to float": unary("BITCAST", "int32", out="float32", options="BitcastOptions", least=1 << 28, most=1 << 30),
-    "BITCAST narrower": unary("BITCAST", "int32", out="int8", options="BitcastOptions", least=-99999, most=99999),
-    "BITCAST halves": unary("BITCAST", "int64", out="int16", options="BitcastOptions", least=-99999, most=99999),
-    "BITCAST wider": unary("BITCAST", "int8", (3, 4), out="int32", options="BitcastOptions", least=-128, most=127),
-    "BITCAST widest": unary("BITCAST", "uint8", (3, 8), out="int64", options="BitcastOptions", least=0, most=255),
+    "BITCAST to float": unary(
+        "BITCAST", "int32", out="float32", options="BitcastOptions", minimum=1 << 28, maximum=1 << 30
+    ),
+    "BITCAST narrower": unary("BITCAST", "int32", out="int8", options="BitcastOptions", minimum=-99999, maximum=99999),
+    "BITCAST halves": unary("BITCAST", "int64", out="int16", options="BitcastOptions", minimum=-99999, maximum=99999),
+    "BITCAST wider": unary("BITCAST", "int8", (3, 4), out="int32", options="BitcastOptions", minimum=-128, maximum=127),
+    "BITCAST widest": unary("BITCAST", "uint8", (3, 8), out="int64", options="BitcastOptions", minimum=0, maximum=255),
     "BITCAST bool": unary("BITCAST", "bool", out="int8", options="BitcastOptions"),
     "FAKE_QUANT": unary("FAKE_QUANT", options="FakeQuantOptions", Min=-1.3, Max=2.2, NumBits=8, NarrowRange=False),
     "FAKE_QUANT coarse": unary("FAKE_QUANT", options="FakeQuantOptions", Min=0.0, Max=3.0, NumBits=3,

@@ -266,7 +266,7 @@ def test_a_loop_that_data_end() -> None:
 
 
 def test_loops_that_data_end_and_nothing_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "ENDINGS", replace(ENDINGS, most=20))  # to be quick
+    monkeypatch.setattr(loops, "ENDINGS", replace(ENDINGS, maximum=20))  # to be quick
     with pytest.raises(OpenSizesError) as error:
         import_tflite(until(None), "m")
     assert error.value.names == ("count_passes",)
@@ -382,7 +382,7 @@ def test_what_the_run_decides_is_refused_and_no_loop_is_endless() -> None:
 
 def test_calls_of_calls_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty subgraphs that each call the next one twice, 2**30 calls of nothing; with a lower limit, to be quick."""
-    monkeypatch.setattr(inlining, "NODES", replace(NODES, most=500))
+    monkeypatch.setattr(inlining, "NODES", replace(NODES, maximum=500))
     m = ModelFile()
     m.op("CALL", [m.input("x", (2,), "float32")], [m.output("y", (2,), "float32")], "CallOptions", Subgraph=1)
     others = []

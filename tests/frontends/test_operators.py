@@ -18,8 +18,8 @@ def weights(*shape: int) -> np.ndarray:
     return RNG.integers(-127, 128, shape)
 
 
-def biases(count: int, most: int = 2000) -> np.ndarray:
-    return RNG.integers(-most, most, count)
+def biases(count: int, maximum: int = 2000) -> np.ndarray:
+    return RNG.integers(-maximum, maximum, count)
 
 
 def channel_scales(count: int) -> list[float]:

@@ -45,7 +45,7 @@ def sampled(image: Array, at: Array, channels: list[int]) -> Array:
 def decoded(maps: list[Array], flags: dict[str, Any]) -> list[Array]:
     """Persons as the kernel finds them: the best root that no person is near, and its keypoints along the tree."""
     heat, short, middle = (x[0].astype(np.float64) for x in maps[:3])
-    stride, most = flags["stride"], flags["max_detections"]
+    stride, maximum = flags["stride"], flags["max_detections"]
     short, middle = short / stride, middle / stride
     h, w, _ = heat.shape
     last, near = np.array([h - 1, w - 1]), (flags["nms_radius"] / stride) ** 2
@@ -59,7 +59,7 @@ def decoded(maps: list[Array], flags: dict[str, Any]) -> list[Array]:
     roots.sort(key=lambda r: -r[0])
     persons: list[tuple[Array, Array, float]] = []
     for _, root, place in roots:
-        if len(persons) == most or any(((p[root] - place) ** 2).sum() <= near for p, _, _ in persons):
+        if len(persons) == maximum or any(((p[root] - place) ** 2).sum() <= near for p, _, _ in persons):
             continue
         places = {root: place}
         while len(places) < KEYPOINTS:
@@ -83,7 +83,7 @@ def decoded(maps: list[Array], flags: dict[str, Any]) -> list[Array]:
             hidden |= ((places_k - better) ** 2).sum(axis=1) <= near
         scores.append(float(np.where(hidden, 0, shares).sum() / KEYPOINTS))
     order = [k for k in np.argsort([-s for s in scores], kind="stable") if scores[k] >= flags["score_threshold"]]
-    results = [np.zeros((1, most, KEYPOINTS, 2)), np.zeros((1, most, KEYPOINTS)), np.zeros((1, most))]
+    results = [np.zeros((1, maximum, KEYPOINTS, 2)), np.zeros((1, maximum, KEYPOINTS)), np.zeros((1, maximum))]
     for at, k in enumerate(order):
         results[0][0, at], results[1][0, at] = persons[k][0] * stride, persons[k][1]
         results[2][0, at] = scores[k]

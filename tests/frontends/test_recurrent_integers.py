@@ -99,8 +99,8 @@ def test_ratios_of_svdf_are_those_of_the_engine() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_svdf_of_many_sizes(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    most = {"batch": 4, "inputs": 40, "units": 20, "rank": 5, "steps": 12}
-    sizes = {k: int(rng.integers(1, n)) for k, n in most.items()}
+    maximum = {"batch": 4, "inputs": 40, "units": 20, "rank": 5, "steps": 12}
+    sizes = {k: int(rng.integers(1, n)) for k, n in maximum.items()}
     data = svdf(rng, **sizes, memory=str(rng.choice(["int16", "int8"])), loud=bool(rng.random() < 0.3))
     assert_bit_exact(data, runs=sizes["steps"] + 4, seed=seed, distinct=False)
 

@@ -98,7 +98,7 @@ def test_each_operator(maker: str) -> None:
     m = Lists(maker)
     source = m.input("x", (2, 3), "float32")
     shape = m.const("shape", [2, 3])
-    begun = m.on_list("EmptyTensorList", [shape, m.const("most", np.int32(9))], m.listed("begun"))
+    begun = m.on_list("EmptyTensorList", [shape, m.const("maximum", np.int32(9))], m.listed("begun"))
     one = m.on_list("TensorListPushBack", [begun, source], m.listed("one"))
     two = m.on_list("TensorListResize", [one, m.const("two", np.int32(3))], m.listed("two"))
     three = m.on_list("TensorListSetItem", [two, m.const("last", np.int32(2)), source], m.listed("three"))
@@ -140,7 +140,7 @@ def _never_set(m: Lists, source: int) -> None:
 
 
 def _huge(m: Lists, source: int) -> None:
-    m.stacked(m.made(TRIPS.most + 1), (2, 2, 3))
+    m.stacked(m.made(TRIPS.maximum + 1), (2, 2, 3))
 
 
 def _no_list(m: Lists, source: int) -> None:

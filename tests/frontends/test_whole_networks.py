@@ -82,8 +82,8 @@ def _agree(found: list[Array], want: list[Array], at: str) -> None:
     for got, expected in zip(found, want, strict=True):
         assert (got.dtype, got.shape) == (expected.dtype, expected.shape), at
         if got.dtype.kind == "f":
-            most = max(1.0, float(np.abs(expected).max(initial=0)))
-            np.testing.assert_allclose(got, expected, atol=4e-6 * most, rtol=0, err_msg=at)
+            maximum = max(1.0, float(np.abs(expected).max(initial=0)))
+            np.testing.assert_allclose(got, expected, atol=4e-6 * maximum, rtol=0, err_msg=at)
         else:
             np.testing.assert_array_equal(got, expected, err_msg=at)
 

@@ -28,8 +28,8 @@ class Draw:
     def below(self, count: int) -> int:
         return int(self.random.random() * count)
 
-    def between(self, least: int, most: int) -> int:
-        return least + self.below(most - least + 1)
+    def between(self, minimum: int, maximum: int) -> int:
+        return minimum + self.below(maximum - minimum + 1)
 
     def chance(self, likely: float) -> bool:
         return self.random.random() < likely
@@ -45,14 +45,14 @@ class Draw:
 
     # -- sizes --------------------------------------------------------------------------------------------------
 
-    def size(self, most: int = 33) -> int:
-        return self.one([s for s in SIZES if s <= most])
+    def size(self, maximum: int = 33) -> int:
+        return self.one([s for s in SIZES if s <= maximum])
 
-    def channels(self, most: int = 33) -> int:
-        return self.one([c for c in CHANNELS if c <= most])
+    def channels(self, maximum: int = 33) -> int:
+        return self.one([c for c in CHANNELS if c <= maximum])
 
-    def shape(self, rank: int, most: int = 2500, batch: bool = True) -> tuple[int, ...]:
-        """A shape of at most ``most`` elements whose first axis is 1, now and then more."""
+    def shape(self, rank: int, maximum: int = 2500, batch: bool = True) -> tuple[int, ...]:
+        """A shape of at most ``maximum`` elements whose first axis is 1, now and then more."""
         first = 1 if not batch or self.chance(0.85) else self.between(2, 3)
         while True:
             found = (first, *(self.size() for _ in range(rank - 1)))
@@ -61,7 +61,7 @@ class Draw:
             if rank >= 3 and self.chance(0.15):  # an image of one row or column: a 1-D convolution
                 k = self.between(1, 2)
                 found = (*found[:k], 1, *found[k + 1 :])
-            if math.prod(found) <= most:
+            if math.prod(found) <= maximum:
                 return tuple(found)
 
     def factors(self, count: int, rank: int) -> tuple[int, ...]:
@@ -76,9 +76,9 @@ class Draw:
     def fill(self) -> Fill:
         return self.one(FILLS), self.below(1 << 30)
 
-    def real(self, least: float, most: float) -> float:
+    def real(self, minimum: float, maximum: float) -> float:
         """A number that f32 holds, made without functions that differ by machine."""
-        return float(np.float32(least + (most - least) * self.below(1 << 16) / (1 << 16)))
+        return float(np.float32(minimum + (maximum - minimum) * self.below(1 << 16) / (1 << 16)))
 
     def scale(self, low: int = -10, high: int = 0) -> float:
         """Between 2**low and 2**(high + 1), now and then a power of two."""

@@ -14,7 +14,7 @@ Array = NDArray[Any]
 Fill = tuple[str, int]
 # as often as they are drawn
 FILLS = (
-    *("random",) * 12, *("small", "alternating", "sparse") * 2, "most", "least", "zero"
+    *("random",) * 12, *("small", "alternating", "sparse") * 2, "maximum", "minimum", "zero"
 )  # fmt: skip
 
 
@@ -23,36 +23,36 @@ def _raw(count: int, seed: int) -> Array:
     return np.random.PCG64(seed).random_raw(max(count, 1))[:count]
 
 
-def integers(shape: tuple[int, ...], fill: Fill, least: int, most: int) -> Array:
-    """i64 values of ``least`` to ``most`` by a style of ``FILLS`` (or "one")."""
+def integers(shape: tuple[int, ...], fill: Fill, minimum: int, maximum: int) -> Array:
+    """i64 values of ``minimum`` to ``maximum`` by a style of ``FILLS`` (or "one")."""
     style, seed = fill
     count = math.prod(shape)
     raw = _raw(count, seed)
-    span = most - least + 1
-    values = (raw % np.uint64(span)).astype(np.int64) + least
+    span = maximum - minimum + 1
+    values = (raw % np.uint64(span)).astype(np.int64) + minimum
     if style == "small":
-        values = np.clip((raw % np.uint64(7)).astype(np.int64) - 3, least, most)
-    elif style in ("most", "least"):
-        values = np.full(count, most if style == "most" else least)
+        values = np.clip((raw % np.uint64(7)).astype(np.int64) - 3, minimum, maximum)
+    elif style in ("maximum", "minimum"):
+        values = np.full(count, maximum if style == "maximum" else minimum)
     elif style == "alternating":
-        values = np.where(np.arange(count) % 2 == seed % 2, most, least)
+        values = np.where(np.arange(count) % 2 == seed % 2, maximum, minimum)
     elif style == "zero":
-        values = np.full(count, min(max(0, least), most))
+        values = np.full(count, min(max(0, minimum), maximum))
     elif style == "one":
-        values = np.full(count, min(max(1, least), most))
+        values = np.full(count, min(max(1, minimum), maximum))
     elif style == "sparse":
-        values = np.where(raw >> np.uint64(62) == 0, values, min(max(0, least), most))
+        values = np.where(raw >> np.uint64(62) == 0, values, min(max(0, minimum), maximum))
     elif style != "random":
         raise ValueError(f"no fill {style!r}")
     return values.astype(np.int64).reshape(shape)
 
 
-def floats(shape: tuple[int, ...], fill: Fill, most: float = 1.0) -> Array:
-    """f32 values of ``-most`` to ``most``, by a style of ``FILLS`` (or "one")."""
+def floats(shape: tuple[int, ...], fill: Fill, maximum: float = 1.0) -> Array:
+    """f32 values of ``-most`` to ``maximum``, by a style of ``FILLS`` (or "one")."""
     steps = integers(shape, fill, -(1 << 12), 1 << 12)
     if fill[0] == "one":
         return np.ones(shape, np.float32)
-    return (steps.astype(np.float64) / (1 << 12) * most).astype(np.float32)
+    return (steps.astype(np.float64) / (1 << 12) * maximum).astype(np.float32)
 
 
 def scales(count: int, seed: int, first: float, spread: int) -> list[float]:

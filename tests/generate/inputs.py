@@ -41,7 +41,7 @@ def _channels_first(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (shape[0], shape[-1], *shape[1:-1]) if len(shape) >= 3 else shape
 
 
-STYLES = ("random", "random", "level", "least", "most", "zero", "alternating", "small")
+STYLES = ("random", "random", "level", "minimum", "maximum", "zero", "alternating", "small")
 
 
 def values(network: Network, case: int, step: int = 0) -> dict[str, Array]:
@@ -66,8 +66,8 @@ def _value(d: Draw, spec: Spec, style: str) -> Array:
         lo, hi = sorted((d.between(lo, hi), d.between(lo, hi)))
     span = np.uint64(hi - lo + 1)
     out = (raw % span).astype(np.int64) + lo
-    if style in ("least", "most"):
-        out[:] = lo if style == "least" else hi
+    if style in ("minimum", "maximum"):
+        out[:] = lo if style == "minimum" else hi
     elif style == "zero":
         out[:] = spec.zero
     elif style == "alternating":
@@ -81,7 +81,7 @@ def _reals(raw: Array, style: str) -> Array:
     """Reals of about -4 to 4 that f16 holds; the styles as for integers."""
     units = (raw % np.uint64(2049)).astype(np.float64) / 1024 - 1
     shaped = {
-        "least": np.full(units.shape, -4.0), "most": np.full(units.shape, 4.0), "zero": np.zeros(units.shape),
+        "minimum": np.full(units.shape, -4.0), "maximum": np.full(units.shape, 4.0), "zero": np.zeros(units.shape),
         "alternating": np.where(np.arange(units.size) % 2 == 0, -2.0, 2.0), "small": units / 64,
         "level": units / 8 + 1.5,
     }  # fmt: skip

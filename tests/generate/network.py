@@ -26,7 +26,7 @@ class Spec:
     """What flows between layers: its shape, its type and, of quantised .tflite tensors, what its values mean.
 
     ``exact`` says that every engine has the same bits there, so that a layer that jumps (Round, ArgMax, Less) may
-    follow; ``least`` and ``most`` bound integers that are positions or lengths.
+    follow; ``minimum`` and ``maximum`` bound integers that are positions or lengths.
     """
 
     shape: tuple[int, ...]

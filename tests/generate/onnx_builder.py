@@ -89,12 +89,12 @@ class OnnxBuilder(FileBuilder):
             self.initializers.append(tensor)
         return name
 
-    def filled(self, shape: Sequence[int], fill: Any, most: float = 1.0, dtype: str = "float32") -> str:
-        """A constant of a style: reals up to ``most``, integers up to it on both sides of 0 (or from 0)."""
+    def filled(self, shape: Sequence[int], fill: Any, maximum: float = 1.0, dtype: str = "float32") -> str:
+        """A constant of a style: reals up to ``maximum``, integers up to it on both sides of 0 (or from 0)."""
         if dtype.startswith("float"):
-            return self.const(floats(tuple(shape), fill, most), dtype)
-        least = 0 if dtype.startswith("u") or dtype == "bool" else -int(most)
-        return self.const(integers(tuple(shape), fill, least, 1 if dtype == "bool" else int(most)), dtype)
+            return self.const(floats(tuple(shape), fill, maximum), dtype)
+        minimum = 0 if dtype.startswith("u") or dtype == "bool" else -int(maximum)
+        return self.const(integers(tuple(shape), fill, minimum, 1 if dtype == "bool" else int(maximum)), dtype)
 
     def node(
         self, op: str, inputs: Sequence[str], outputs: Sequence[str] | None = None, exact: bool | None = None,

@@ -222,7 +222,7 @@ def _nms(b: Any, one: Layer) -> None:
         raise Unfit("no boxes")
     boxes = b.cut(one.inputs[0], (1, count, 4))
     scores = b.const((np.arange(count) * 7 % 20 / 20).reshape(1, 1, -1), "float32")
-    limits = [b.const([one["most"]], "int64"), b.const([0.4375], "float32"), b.const([0.05], "float32")]
+    limits = [b.const([one["maximum"]], "int64"), b.const([0.4375], "float32"), b.const([0.05], "float32")]
     chosen = b.node("NonMaxSuppression", [boxes, scores, *limits], specs=[Spec((1, 3), "int64")])
     _total(b, chosen, one, "int64", 3, 0)
 
@@ -276,7 +276,7 @@ TABLE = {
     "NonZero": Op(_drawer("NonZero", _exact), _nonzero, 1),
     "Compress": Op(_drawer("Compress", lambda s: _exact(s) and len(s.shape) == 2), _compress, 1),
     "Unique": Op(_drawer("Unique", _exact), _unique, 1),
-    "NonMaxSuppression": Op(_drawer("NonMaxSuppression", _exact, most=(1, 3, 20)), _nms, 1),
+    "NonMaxSuppression": Op(_drawer("NonMaxSuppression", _exact, maximum=(1, 3, 20)), _nms, 1),
     "Det": Op(_drawer("Det", side=(1, 2, 3, 4)), _det, 1),
     "Col2Im": Op(_drawer("Col2Im", channels=(1, 2, 3), count=(1, 2, 3, 8)), _col2im, 1),
     "TensorScatter": Op(_drawer("TensorScatter", lambda s: reals(s) and len(s.shape) in (3, 4), fill="fill",

@@ -118,10 +118,10 @@ def _binary(b: Any, one: Layer) -> None:
     if any(not reals(b.types[n]) for n in names):
         raise Unfit(f"{one.op} of others than reals")
     if one["constant"] is not None:
-        axes, fill, most = one["constant"]
+        axes, fill, maximum = one["constant"]
         shape = b.types[names[0]].shape
         rank = -min(axes, default=0)
-        names.append(b.filled([shape[k] if k in axes else 1 for k in range(-rank, 0)], fill, most))
+        names.append(b.filled([shape[k] if k in axes else 1 for k in range(-rank, 0)], fill, maximum))
         if one["swapped"]:
             names.reverse()
     if one.op in ("Div", "Pow"):

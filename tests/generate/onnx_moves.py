@@ -27,16 +27,16 @@ def _layer(op: str, b: Any, x: str, *consts: Any, count: int = 1, **given: Any) 
     return layer(op, [x], b.fresh(count), consts=held, given=tuple(sorted(given.items())))
 
 
-def _picked(d: Draw, b: Any, least: int = 1, most: int = 5) -> tuple[str, tuple[int, ...]] | None:
-    x = b.pick(d, lambda s: least <= len(s.shape) <= most)
+def _picked(d: Draw, b: Any, minimum: int = 1, maximum: int = 5) -> tuple[str, tuple[int, ...]] | None:
+    x = b.pick(d, lambda s: minimum <= len(s.shape) <= maximum)
     return None if x is None else (x, b.specs[x].shape)
 
 
-def _drawer(make: Any, least: int = 1, most: int = 5) -> Any:
+def _drawer(make: Any, minimum: int = 1, maximum: int = 5) -> Any:
     """A draw of a layer with one input: ``make(d, b, x, shape)``."""
 
     def draw(d: Draw, b: Any) -> Layer | None:
-        found = _picked(d, b, least, most)
+        found = _picked(d, b, minimum, maximum)
         return None if found is None else make(d, b, *found)
 
     return draw
@@ -192,8 +192,8 @@ def _draw_pad(d: Draw, b: Any) -> Layer | None:
         return None
     x, shape = found
     mode = d.one(("constant", "constant", "edge", "reflect", "wrap"))
-    most = [min(n - 1 if mode == "reflect" else n, 3) for n in shape] if mode != "constant" else [3] * len(shape)
-    ends = [d.between(0, m) if d.chance(0.4) else 0 for m in (*most, *most)]
+    maximum = [min(n - 1 if mode == "reflect" else n, 3) for n in shape] if mode != "constant" else [3] * len(shape)
+    ends = [d.between(0, m) if d.chance(0.4) else 0 for m in (*maximum, *maximum)]
     if mode == "constant" and d.chance(0.2):
         ends = [-1 if e == 1 and n > 3 else e for e, n in zip(ends, shape * 2, strict=True)]
     return layer("Pad", [x], b.fresh(), pads=tuple(ends), mode=mode, value=d.one((None, 0, 1, 5)))

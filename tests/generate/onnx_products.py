@@ -243,7 +243,7 @@ def _draw_einsum(d: Draw, b: Any) -> Layer | None:
         return None
     texts = ("ij,jk->ik", "ij,kj->ik", "ij,ij->i", "ij,j->ij") if len(b.specs[x].shape) == 2 else (
         "bij,jk->bik", "bij,bjk->bik", "bij,bij->bj", "bij,kj->kbi")  # fmt: skip
-    return layer("Einsum", [x], b.fresh(), equation=d.one(texts), fill=d.fill(), most=d.channels(9))
+    return layer("Einsum", [x], b.fresh(), equation=d.one(texts), fill=d.fill(), maximum=d.channels(9))
 
 
 def _einsum(b: Any, one: Layer) -> None:
@@ -251,10 +251,10 @@ def _einsum(b: Any, one: Layer) -> None:
     left, right = one["equation"].split("->")[0].split(",")
     if not reals(spec) or len(left) != len(spec.shape):
         raise Unfit(f"Einsum of {spec}")
-    sizes = {"k": one["most"], **dict(zip(left, spec.shape, strict=True))}
+    sizes = {"k": one["maximum"], **dict(zip(left, spec.shape, strict=True))}
     weights = b.filled([sizes[c] for c in right], one["fill"], 0.5)
     b.node("Einsum", [one.inputs[0], weights], one.outputs, equation=one["equation"])
-    b.counted(products=spec.elements * one["most"])
+    b.counted(products=spec.elements * one["maximum"])
 
 
 TABLE = {

@@ -185,7 +185,7 @@ def _dense(b: Any, one: Layer) -> None:
 
 BINARY = ("Add", "Sub", "Mul", "Concat")
 SLOPES = {"Sigmoid": 0.25, "Tanh": 1.0, "Softmax": 0.5}  # of functions with a range of their own, where they are steep
-MOST_STEPS = 2  # that a step of what they read may become
+MAX_STEPS = 2  # that a step of what they read may become
 UNARY = ("Relu", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Softmax", "GlobalAveragePool", "Identity")
 
 
@@ -224,7 +224,7 @@ def _unary(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
     y = b.node(one.op, [_real(b, one.inputs[0])])
     scale = float(np.float32((1 / 128 if one.op in SLOPES else spec.scale) * ODD * one["factor"]))
-    if not spec.exact and SLOPES.get(one.op, 0.0) * spec.scale > scale * MOST_STEPS:
+    if not spec.exact and SLOPES.get(one.op, 0.0) * spec.scale > scale * MAX_STEPS:
         raise Unfit("a step off would become many")
     _stored(b, y, one.outputs[0], spec.dtype, scale, one["zero"])
 

@@ -126,8 +126,8 @@ def _draw_norm(op: str) -> Any:
     fits = _channelled if op not in ("LayerNormalization", "RMSNormalization", "LpNormalization") else reals
 
     def draw(d: Draw, b: Any) -> Layer | None:
-        least = 4 if op in ("LRN", "MeanVarianceNormalization") else 1
-        x = b.pick(d, lambda s: fits(s) and least <= len(s.shape) <= 4)
+        minimum = 4 if op in ("LRN", "MeanVarianceNormalization") else 1
+        x = b.pick(d, lambda s: fits(s) and minimum <= len(s.shape) <= 4)
         if x is None:
             return None
         shape = b.specs[x].shape

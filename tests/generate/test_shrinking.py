@@ -10,11 +10,11 @@ from generate import Network, generate, shrink, size_of
 from generate.network import Layer
 
 
-def holding(kind: str, op: str, least: int) -> Network:
-    """The first network of a kind with an operator among ``least`` and more layers."""
+def holding(kind: str, op: str, minimum: int) -> Network:
+    """The first network of a kind with an operator among ``minimum`` and more layers."""
     for seed in count():
         network = generate(seed, kind)
-        if len(network.layers) >= least and any(one.op == op for one in network.layers):
+        if len(network.layers) >= minimum and any(one.op == op for one in network.layers):
             return network
     raise AssertionError
 

@@ -32,8 +32,8 @@ def _x(b: Any, one: Layer) -> Spec:
     return spec
 
 
-def _chosen(d: Draw, b: Any, least: int = 1, most: int = 4) -> str | None:
-    return b.pick(d, lambda s: least <= len(s.shape) <= most and not _still(b, s))
+def _chosen(d: Draw, b: Any, minimum: int = 1, maximum: int = 4) -> str | None:
+    return b.pick(d, lambda s: minimum <= len(s.shape) <= maximum and not _still(b, s))
 
 
 # --- shapes ------------------------------------------------------------------------------------------------------

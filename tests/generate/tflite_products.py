@@ -163,8 +163,8 @@ def _weights(b: Any, one: Layer, shape: tuple[int, ...], axis: int, taps: int) -
         ratio = factor
     b.counted(weights=data.size + 4 * channels)
     if one["bias"] is not None:
-        fill, most = one["bias"]
-        ins.append(b.const(_biases(spec, one, fill, most, channels, taps, ratio), "int64" if one["wide_bias"] else
+        fill, maximum = one["bias"]
+        ins.append(b.const(_biases(spec, one, fill, maximum, channels, taps, ratio), "int64" if one["wide_bias"] else
                            "int32", scale=[float(np.float32(spec.scale * s)) for s in found]))  # fmt: skip
     elif spec.dtype != "int16" and taps * 127 * 255 * max(ratio, 1.0) >= 1 << 30:
         raise Unfit("sums of 32 bits would overflow")
@@ -172,7 +172,7 @@ def _weights(b: Any, one: Layer, shape: tuple[int, ...], axis: int, taps: int) -
 
 
 def _biases(
-    spec: Spec, one: Layer, fill: Any, most: int, channels: int, taps: int, ratio: float
+    spec: Spec, one: Layer, fill: Any, maximum: int, channels: int, taps: int, ratio: float
 ) -> Any:
     """Biases that keep sums, and what multipliers above 1 make of them, inside of 32 bits where sums have as many."""
     sums = taps * 127 * (32768 if spec.dtype == "int16" else 510 if spec.dtype == "uint8" else 255)
@@ -180,8 +180,8 @@ def _biases(
         room = int((1 << 30) / (2 * max(ratio, 1.0))) - sums
         if room < 1:
             raise Unfit("sums of 32 bits would overflow")
-        most = min(most, room)
-    return integers((channels,), fill, -most, most)
+        maximum = min(maximum, room)
+    return integers((channels,), fill, -maximum, maximum)
 
 
 def _conv(b: Any, one: Layer) -> None:

@@ -23,8 +23,8 @@ def _single(*factors: float) -> float:
     return float(np.prod(np.asarray(factors, np.float32), dtype=np.float32))
 
 
-def _weights(b: Any, name: str, shape: tuple[int, ...], fill: Any, dtype: str, most: int, scale: float) -> int:
-    data = integers(shape, fill, -most, most)
+def _weights(b: Any, name: str, shape: tuple[int, ...], fill: Any, dtype: str, maximum: int, scale: float) -> int:
+    data = integers(shape, fill, -maximum, maximum)
     b.counted(weights=data.size * np.dtype(dtype).itemsize)
     return int(b.file.const(name, data, dtype, scale=scale))
 
@@ -38,7 +38,7 @@ def _draw_svdf(d: Draw, b: Any) -> Layer | None:
     return layer(
         "SVDF", [x], b.fresh(), units=d.between(1, 9), rank=d.one((1, 1, 1, 2, 3)), steps=d.one((1, 2, 4, 7)),
         memory=memory, feature=d.fill(), time=d.fill(), bias=d.fill(), by_feature=d.scale(-9, -5),
-        by_time=d.scale(-12, -8), shift=shift, least=0 if memory == "int16" else d.between(-60, 60),
+        by_time=d.scale(-12, -8), shift=shift, minimum=0 if memory == "int16" else d.between(-60, 60),
         out=d.between(12, 18) if memory == "int16" else d.between(5, 11), zero=d.zero("int8"),
         activation=d.between(0, 3),
     )  # fmt: skip
@@ -55,14 +55,14 @@ def _svdf(b: Any, one: Layer) -> None:
         raise Unfit(f"sums of the scale {sums}")
     out = b.make(name, Spec((batch, one["units"]), "int8", _single(sums, 2.0 ** one["out"]), one["zero"]))
     b.counted(products=batch * filters * (inputs + steps))
-    most = 127 if one["memory"] == "int8" else 2000
+    maximum = 127 if one["memory"] == "int8" else 2000
     held = b.file.tensor(
-        f"{name}_kept", (batch, filters * steps), one["memory"], kept, one["least"], variable=True
+        f"{name}_kept", (batch, filters * steps), one["memory"], kept, one["minimum"], variable=True
     )
     given = [
         b.index[one.inputs[0]],
         _weights(b, f"{name}_feature", (filters, inputs), one["feature"], "int8", 127, one["by_feature"]),
-        _weights(b, f"{name}_time", (filters, steps), one["time"], one["memory"], most, one["by_time"]),
+        _weights(b, f"{name}_time", (filters, steps), one["time"], one["memory"], maximum, one["by_time"]),
         _weights(b, f"{name}_bias", (one["units"],), one["bias"], "int32", 5000, sums),
         held,
     ]

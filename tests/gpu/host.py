@@ -184,7 +184,7 @@ class _Record(ctypes.Structure):
 
     def run(self, inputs: Mapping[str, np.ndarray], dims: Mapping[str, int]) -> tuple[int, dict[str, np.ndarray]]:
         names = list(self.entry.shapes)
-        env: dict[Var, int] = {v: dims.get(v.name, v.most) for v in self.entry.dims}
+        env: dict[Var, int] = {v: dims.get(v.name, v.maximum) for v in self.entry.dims}
         values = (ctypes.c_int32 * max(len(env), 1))(*env.values())
         # tensors may lie elsewhere for other dims: a first run places them
         if any(free_vars(d) for shape in self.entry.shapes.values() for d in shape):
@@ -234,7 +234,7 @@ def hosted(
 def input_types(host: Host, dims: Mapping[str, int]) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
     """Type and shape of each input."""
     record = host.first
-    env = {v: dims.get(v.name, v.most) for v in record.entry.dims}
+    env = {v: dims.get(v.name, v.maximum) for v in record.entry.dims}
     names = list(record.entry.shapes)[: record.input_count]
     return {
         name: (np.dtype(_KINDS[record.tensors[k].dtype]), tuple(evaluate(d, env) for d in record.entry.shapes[name]))

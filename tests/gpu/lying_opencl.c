@@ -83,12 +83,12 @@ FORWARD(int32_t, clReleaseCommandQueue, (object_t o), (o))
 FORWARD(int32_t, clReleaseContext, (object_t o), (o))
 FORWARD(int32_t, clGetKernelWorkGroupInfo, (object_t k, object_t d, uint32_t w, size_t n, void *o, size_t *s), (k, d, w, n, o, s))
 
-#define MOST 64
-static object_t wrong[MOST]; /* the kernels that are off, while there are any */
+#define MAX 64
+static object_t wrong[MAX]; /* the kernels that are off, while there are any */
 
 static object_t *find(object_t kernel)
 {
-    for (int k = 0; k < MOST; ++k) {
+    for (int k = 0; k < MAX; ++k) {
         if (wrong[k] == kernel) {
             return &wrong[k];
         }

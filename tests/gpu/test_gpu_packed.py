@@ -86,8 +86,8 @@ def drawn(seed: int, count: int) -> list[Case]:
         name = list(FORMATS)[k % len(FORMATS)]
         any_ = bool(rng.integers(0, 2))
         m = int(rng.choice([1, 2, 3, 4, 5, 9, 17])) if any_ else int(rng.choice([1, 1, 4, 7]))
-        most = 12 if FORMATS[name].groups == 1 else 4
-        out.append(Case(name, m, int(rng.choice([1, 5, 16, 17, 48, 61])), int(rng.integers(1, most)), any_))
+        maximum = 12 if FORMATS[name].groups == 1 else 4
+        out.append(Case(name, m, int(rng.choice([1, 5, 16, 17, 48, 61])), int(rng.integers(1, maximum)), any_))
     return out
 
 

@@ -127,17 +127,18 @@ SWEEP: list[tuple[str, Sample]] = [
 ]  # fmt: skip
 
 
-def shapes(what: str, most: int) -> None:
+def shapes(what: str, maximum: int) -> None:
     for number, (name, sample) in enumerate(SWEEP):
         loops = nest(name, sample)
-        for k in range(most):
+        for k in range(maximum):
             assert check(name, sample, loops, some_dims(sample, number + k), CASES[what]) == 1, (name, sample)
 
 
 def some_dims(sample: Sample, number: int) -> dict[Var, int]:
     """The symbols of a sample at one of their values each."""
     rng = np.random.default_rng(number)
-    return {v: int(rng.integers(v.least // v.multiple, v.most // v.multiple + 1)) * v.multiple for v in symbols(sample)}
+    steps = {v: (v.minimum // v.multiple, v.maximum // v.multiple + 1) for v in symbols(sample)}
+    return {v: int(rng.integers(*ends)) * v.multiple for v, ends in steps.items()}
 
 
 @pytest.mark.parametrize("what", QUICK)

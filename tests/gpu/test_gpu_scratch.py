@@ -49,8 +49,8 @@ def test_every_step_runs_on_the_device(pocl, text: str, gpu: str, tmp_path: Path
 def test_fewer_items_do_all_rows_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples with arrays of an item's own, with memory for three items at a time: as the function itself says."""
     monkeypatch.setattr(scratch, "PRIVATE_BYTES", 4)
-    monkeypatch.setattr(scratch, "MOST_BYTES", 16)
-    monkeypatch.setattr(scratch, "LEAST_ITEMS", 3)
+    monkeypatch.setattr(scratch, "MAX_BYTES", 16)
+    monkeypatch.setattr(scratch, "MIN_ITEMS", 3)
     turned = set()
     for o, sample, number in SAMPLES[::3]:
         loops = plain(o.name, sample)

@@ -39,12 +39,12 @@ def forced(items: int, across: int, rows: int, columns: int, depth: int, steps: 
     return Gpu("any", (SharedProducts(SharedTile((items, across), rows, columns, depth, steps), rows=1),))
 
 
-def product(rng: np.random.Generator, most: int) -> tuple[Case, dict[str, int]]:
+def product(rng: np.random.Generator, maximum: int) -> tuple[Case, dict[str, int]]:
     """A product of matrices at sizes of which some are known when kernels are made, others only in the run."""
     dims: dict[str, int] = {}
 
     def size(name: str) -> Dim:
-        count = int(rng.choice([s for s in SIZES if s <= most]))
+        count = int(rng.choice([s for s in SIZES if s <= maximum]))
         if rng.random() < 0.6:
             return count
         step = int(rng.choice([s for s in (1, 4) if count % s == 0]))
@@ -61,13 +61,13 @@ def product(rng: np.random.Generator, most: int) -> tuple[Case, dict[str, int]]:
     return ("matmul", Sample(types, (("trans_a", a), ("trans_b", b)))), dims
 
 
-def window(rng: np.random.Generator, most: int) -> tuple[Case, dict[str, int]]:
+def window(rng: np.random.Generator, maximum: int) -> tuple[Case, dict[str, int]]:
     """A convolution."""
     size, stride = int(rng.choice([1, 2, 3, 5])), int(rng.choice([1, 2]))
     apart = int(rng.choice([1, 2])) if size > 1 else 1
     reach = (size - 1) * apart + 1
     pads = tuple(int(p) for p in rng.integers(0, reach, 4))
-    channels, out = (int(rng.choice([s for s in SIZES if s <= most // 3])) for _ in range(2))
+    channels, out = (int(rng.choice([s for s in SIZES if s <= maximum // 3])) for _ in range(2))
     kind = (F32, I8)[int(rng.integers(0, 2))]
     height, width = (int(rng.integers(reach, reach + 9)) for _ in range(2))
     dims = {"h": height} if rng.random() < 0.4 else {}
@@ -77,28 +77,28 @@ def window(rng: np.random.Generator, most: int) -> tuple[Case, dict[str, int]]:
     return ("conv2d", convolution(shape, weights, kind, stride=by, pad=pads, dilation=(apart, apart))), dims
 
 
-def dense(rng: np.random.Generator, most: int) -> tuple[Case, dict[str, int]]:
+def dense(rng: np.random.Generator, maximum: int) -> tuple[Case, dict[str, int]]:
     """An 8-bit layer of every input with every output."""
-    m, n, k = (int(rng.choice([s for s in SIZES if s <= most])) for _ in range(3))
+    m, n, k = (int(rng.choice([s for s in SIZES if s <= maximum])) for _ in range(3))
     known = rng.random() < 0.5
     rows: Dim = m if known else Var("m", 1, 256).expr
     types = TensorType(I8, (rows, k)), TensorType(I8, (n, k)), TensorType(I32, (n,))
     return ("dense", Sample(types, (("w_offset", 3), ("x_offset", 128)))), {} if known else {"m": m}
 
 
-def drawn(seed: int, count: int, most: int = 100) -> list[tuple[Case, dict[str, int]]]:
+def drawn(seed: int, count: int, maximum: int = 100) -> list[tuple[Case, dict[str, int]]]:
     rng = np.random.default_rng(seed)
-    return [(product, window, dense)[k % 3](rng, most) for k in range(count)]
+    return [(product, window, dense)[k % 3](rng, maximum) for k in range(count)]
 
 
 def is_shared(grid: Grid) -> bool:
     return any(isinstance(n, Barrier) for n in walk(grid.loops))
 
 
-def interpreted(seed: int, count: int, most: int) -> int:
+def interpreted(seed: int, count: int, maximum: int) -> int:
     """How many products the rule takes, each with one of the tiles, all with what the plain nest gives."""
     found = 0
-    for k, (one, dims) in enumerate(drawn(seed, count, most)):
+    for k, (one, dims) in enumerate(drawn(seed, count, maximum)):
         loops = nest(*one)
         gpu = forced(*TILES[k % len(TILES)])
         found += check(*one, loops, {v: dims[v.name] for v in loops.dims}, gpu)
@@ -141,10 +141,10 @@ def grid_of(one: Case, interface: str) -> Grid:
     return by_rule(part, gpu_for(row_of(interface, ""))) or work_items(part)
 
 
-def with_opencl(folder: Path, seed: int, count: int, most: int) -> list[list[np.ndarray]]:
+def with_opencl(folder: Path, seed: int, count: int, maximum: int) -> list[list[np.ndarray]]:
     device = Device(library(folder))
     out = []
-    for one, dims in drawn(seed, count, most):
+    for one, dims in drawn(seed, count, maximum):
         loops = nest(*one)
         before, _ = arrays_of(one, loops, dims)
         whole = all_rows(loops)
@@ -158,9 +158,9 @@ def with_opencl(folder: Path, seed: int, count: int, most: int) -> list[list[np.
     return out
 
 
-def sweep(folder: Path, pocl: Any, webgpu_process: Any, seed: int, count: int, most: int) -> int:
+def sweep(folder: Path, pocl: Any, webgpu_process: Any, seed: int, count: int, maximum: int) -> int:
     """How many kernels share tiles; all give what the interpreter makes of the plain nest."""
-    told, tiles = drawn(seed, count, most), 0
+    told, tiles = drawn(seed, count, maximum), 0
     wanted, spirv_jobs, wgsl_jobs = [], [], []
     for one, dims in told:
         loops = nest(*one)
@@ -181,7 +181,7 @@ def sweep(folder: Path, pocl: Any, webgpu_process: Any, seed: int, count: int, m
     found = {
         "spirv": [r.arrays for r in results],
         "wgsl": webgpu_process(webgpu.run_jobs, wgsl_jobs),
-        "opencl": pocl(with_opencl, folder, seed, count, most),
+        "opencl": pocl(with_opencl, folder, seed, count, maximum),
     }
     for name, every in found.items():
         for (one, dims), got, want in zip(told, every, wanted, strict=True):

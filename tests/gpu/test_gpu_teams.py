@@ -62,14 +62,14 @@ def drawn(seed: int, count: int, small: bool = True) -> list[tuple[Case, dict[st
     """Cases at sizes: half of them known when kernels are made, half of them only in the run."""
     rng = np.random.default_rng(seed)
     out: list[tuple[Case, dict[str, int]]] = []
-    most = len(cases(1, 2))
+    maximum = len(cases(1, 2))
     for k in range(count):
         r, w = (int(rng.choice(SIZES)) for _ in range(2))
         while small and r * w > 300_000:
             r, w = (int(rng.choice(SIZES)) for _ in range(2))
         w = max(w, 2)
         fixed = bool(rng.integers(0, 2))
-        one = cases(r, w)[k % most] if fixed else cases(R, W)[k % most]
+        one = cases(r, w)[k % maximum] if fixed else cases(R, W)[k % maximum]
         out.append((one, {} if fixed else {"r": r, "w": w}))
     return out
 
@@ -186,7 +186,7 @@ def test_more_rows_and_widths(tmp_path: Path, pocl: Any, webgpu: Any, seed: int)
 
 
 def forced(items: int, columns: int) -> Gpu:
-    return Gpu("any", (Teams(Team(items, columns), least=2, rows=64),))
+    return Gpu("any", (Teams(Team(items, columns), minimum=2, rows=64),))
 
 
 def samples(step: int, items: int, columns: int) -> int:

@@ -76,8 +76,8 @@ class Maker:
         stem = self.rng.choice(NAMES)
         return f"{stem}{self.count}"
 
-    def some(self, most: int) -> range:
-        return range(self.rng.randint(0, most))
+    def some(self, maximum: int) -> range:
+        return range(self.rng.randint(0, maximum))
 
     def chance(self, p: float = 0.3) -> bool:
         return self.rng.random() < p

@@ -81,8 +81,8 @@ def number(format: str, block: bytes, k: int) -> np.float32:
         scale = f16(block[208:]) * one(np.int8(np.uint8(block[192 + k // 16])))
         return scale * one(low + 16 * high - 32)
     group, lane = divmod(k, 32)
-    scale, least = sub_scale(block[4:16], group)
+    scale, minimum = sub_scale(block[4:16], group)
     start = 48 if format == "Q5_K" else 16
     whole = block[start + 32 * (group // 2) + lane] >> (4 * (group % 2)) & 15
     whole += 16 * (block[16 + lane] >> group & 1) if format == "Q5_K" else 0
-    return f16(block[:2]) * one(scale) * one(whole) - f16(block[2:4]) * one(least)
+    return f16(block[:2]) * one(scale) * one(whole) - f16(block[2:4]) * one(minimum)

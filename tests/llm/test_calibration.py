@@ -65,8 +65,8 @@ def test_the_model_stays_the_same_and_loses_less(small: Checkpoint) -> None:
     np.testing.assert_allclose(logits(small, changed, other[:64]), want, atol=2e-4 * np.abs(want).max(), rtol=0)
     nearest = logits(small, quantised(small.weights, "Q4_0"), other[:64])
     aware = logits(small, activation_aware(small.config, small.weights, inputs, "Q4_0"), other[:64])
-    most = 1.0 if small.config.architecture == "olmo2" else 0.8  # no norm there feeds a matrix, so hardly any is scaled
-    assert np.square(aware - want).mean() < most * np.square(nearest - want).mean()
+    maximum = 1.0 if small.config.architecture == "olmo2" else 0.8  # no norm there feeds a matrix, so few are scaled
+    assert np.square(aware - want).mean() < maximum * np.square(nearest - want).mean()
 
 
 def test_inputs_are_those_of_the_whole_text_however_it_is_cut(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ def test_a_jvm_talks(chat_model: Path, tmp_path: Path, need_tool) -> None:
     with talk.model:
         for text in SAID:
             ids = talk.speaker.encode_chat([{"role": "user", "content": text}])
-            told += [text, "".join(p.text for p in talk.answer(ids, Sampler(Sampling(temperature=0.0), 0), most=16))]
+            pieces = talk.answer(ids, Sampler(Sampling(temperature=0.0), 0), max_tokens=16)
+            told += [text, "".join(piece.text for piece in pieces)]
     header = (project / "model" / "src" / "main" / "cpp" / ABI / "tiny.h").read_text()
     (sha,) = re.findall(r'_WEIGHTS_SHA256 "(\w{16})', header)
     asset = project / "model" / "src" / "main" / "assets" / f"tiny-{sha}.weights"

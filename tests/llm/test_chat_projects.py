@@ -81,18 +81,18 @@ class Talk:
         status = self.call(name, out, ctypes.c_size_t(PIECE), ctypes.byref(n))
         return status, out.raw[: n.value].decode()
 
-    def pieces(self, most: int) -> Iterator[str]:
-        while most > 0:
+    def pieces(self, max_tokens: int) -> Iterator[str]:
+        while max_tokens > 0:
             status, text = self.step()
             assert status >= 0, status
             if status == END:
                 break
-            most -= status == MORE
+            max_tokens -= status == MORE
             yield text
         yield self.step("stop")[1]
 
-    def answer(self, most: int) -> str:
-        return "".join(self.pieces(most))
+    def answer(self, max_tokens: int) -> str:
+        return "".join(self.pieces(max_tokens))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def opened(project: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[cty
         return library, np.frombuffer(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
-def told(folder: Path, turns: list[str], sampling: Sampling, most: int = 24, system: str = "") -> list[str]:
+def told(folder: Path, turns: list[str], sampling: Sampling, max_tokens: int = 24, system: str = "") -> list[str]:
     """What the host answers, turn by turn."""
     talk, messages = Conversation.of(folder, 1), [{"role": "system", "content": system}] if system else []
     found: list[str] = []
@@ -126,7 +126,7 @@ def told(folder: Path, turns: list[str], sampling: Sampling, most: int = 24, sys
         for text in turns:
             messages.append({"role": "user", "content": text})
             ids = talk.speaker.encode_chat(messages)
-            found.append("".join(p.text for p in talk.answer(ids, Sampler(sampling, 7), most=most)))
+            found.append("".join(p.text for p in talk.answer(ids, Sampler(sampling, 7), max_tokens=max_tokens)))
             messages.append({"role": "assistant", "content": found[-1]})
     return found
 
@@ -243,7 +243,7 @@ def test_conversations_side_by_side(chat_model: Path, opened) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    want = [told(chat_model, [text], Sampling(temperature=0.0), most=12)[0] for text in said]
+    want = [told(chat_model, [text], Sampling(temperature=0.0), max_tokens=12)[0] for text in said]
     assert all(same(got[k], want[k]) for k in range(8))
     before = 0
     for k in range(1200):
@@ -275,7 +275,7 @@ def test_golden_answers(chat_model: Path) -> None:
     assert cases
     for case in cases:
         assert case.tokens > 0
-        assert told(chat_model, [case.said], Sampling(temperature=0.0), most=case.tokens) == [case.text]
+        assert told(chat_model, [case.said], Sampling(temperature=0.0), max_tokens=case.tokens) == [case.text]
     data = packed_cases([ChatCase("\u2603", 2, "ab")])
     assert data.data == struct.pack("<iii3si2s", 1, 2, 3, "\u2603".encode(), 2, b"ab")
 

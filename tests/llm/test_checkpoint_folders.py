@@ -185,10 +185,10 @@ def test_choices(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text("{}")
     with pytest.raises(SdkError, match=r"model\.json is damaged"):
         sdk.llm.load(tmp_path)
-    (tmp_path / "model.json").write_text('{"schema": 1, "name": "m", "library": "../x.so"}')
+    (tmp_path / "model.json").write_text('{"schema": 2, "name": "m", "library": "../x.so"}')
     with pytest.raises(SdkError, match="has no library for this machine"):
         sdk.llm.load(tmp_path)
-    (tmp_path / "model.json").write_text('{"schema": 1, "name": "m", "library": "libm.so"}')
+    (tmp_path / "model.json").write_text('{"schema": 2, "name": "m", "library": "libm.so"}')
     (tmp_path / "libm.so").write_bytes(b"no library")
     with pytest.raises(SdkError, match="cannot load"):
         sdk.llm.load(tmp_path)

@@ -40,7 +40,7 @@ def test_answers(chat_model: Path) -> None:
     talk = Conversation.of(chat_model)
     ids = talk.speaker.encode("The model is built for a board with a plan of all memory.")
     want = greedy(chat_model, ids, 20)
-    pieces = list(talk.answer(ids, Sampler(), most=20))
+    pieces = list(talk.answer(ids, Sampler(), max_tokens=20))
     made = [piece.token for piece in pieces if piece.token is not None]
     assert made == want[: len(made)]
     assert pieces[-1].finish in ("length", "stop")
@@ -48,18 +48,18 @@ def test_answers(chat_model: Path) -> None:
     whole = talk.speaker.tokenizer.decode(made)
     assert whole.startswith(text.rstrip("\ufffd"))
     # the same prompt and more of it: what is known is not computed again, and nothing changes
-    again = [piece.token for piece in talk.answer(ids, Sampler(), most=20)]
+    again = [piece.token for piece in talk.answer(ids, Sampler(), max_tokens=20)]
     assert again == [piece.token for piece in pieces]
     assert talk.reused == len(ids) - 1
     other = [*ids[:4], *ids[2:]]
     fresh = Conversation(talk.model.another(), talk.speaker)
-    assert [p.token for p in talk.answer(other, Sampler(), most=8)] == [
-        p.token for p in fresh.answer(other, Sampler(), most=8)
+    assert [p.token for p in talk.answer(other, Sampler(), max_tokens=8)] == [
+        p.token for p in fresh.answer(other, Sampler(), max_tokens=8)
     ]
     assert talk.reused == 4
     # up to a text that ends it, which is not shown
     cut = text[3:6]
-    ended = list(fresh.answer(ids, Sampler(), most=20, ends=[cut, "never there"]))
+    ended = list(fresh.answer(ids, Sampler(), max_tokens=20, ends=[cut, "never there"]))
     assert "".join(piece.text for piece in ended) == text[: text.index(cut)]
     assert ended[-1].finish == "stop"
     # whoever stops it gets no more
@@ -67,7 +67,7 @@ def test_answers(chat_model: Path) -> None:
     assert len(list(talk.answer(ids, Sampler(), stopped=lambda: next(count) > 3))) < 6
     # seeds tell draws
     warm = Sampling(temperature=1.5)
-    draws = [[p.token for p in fresh.answer(ids, Sampler(warm, seed), most=12)] for seed in (1, 1, 2)]
+    draws = [[p.token for p in fresh.answer(ids, Sampler(warm, seed), max_tokens=12)] for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
 
 
@@ -90,12 +90,12 @@ def test_guesses_change_nothing(chat_model: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(talk.model, "verify", lambda ids: verified.append(len(ids)) or verify(ids))
     ids = talk.speaker.encode("one two three four one two three four one two")
     for seed, sampling in enumerate([Sampling(), Sampling(temperature=0.3, repetition=1.05), Sampling(temperature=1)]):
-        for prompt, most in ((ids, 60), (ids[3:], 3), ([*ids, *ids], None)):
-            want = list(plain.answer(prompt, Sampler(sampling, seed), most=most))
-            assert list(talk.answer(prompt, Sampler(sampling, seed), most=most, lookup=5)) == want
+        for prompt, max_tokens in ((ids, 60), (ids[3:], 3), ([*ids, *ids], None)):
+            want = list(plain.answer(prompt, Sampler(sampling, seed), max_tokens=max_tokens))
+            assert list(talk.answer(prompt, Sampler(sampling, seed), max_tokens=max_tokens, lookup=5)) == want
             assert talk.tokens[: len(prompt)] == prompt
             assert talk.model.length == len(talk.tokens)
-    assert max(verified) == min(6, talk.model.most_verified)
+    assert max(verified) == min(6, talk.model.max_verified)
     assert followers([1, 2, 3, 9, 8, 1, 2, 3], 2) == [9, 8]
     assert followers([5, 1, 2, 7, 4, 1, 2], 9) == [7, 4, 1, 2]
     assert followers([1, 2, 3], 4) == []
@@ -114,16 +114,17 @@ def test_a_draft_changes_nothing(chat_model: Path, monkeypatch: pytest.MonkeyPat
     ids = talk.speaker.encode("A model that is small guesses for one that is not.")
     feeds = []
     for seed, sampling in enumerate((Sampling(), Sampling(temperature=0.8), Sampling(temperature=1.5, top_k=9))):
-        for prompt, most in ((ids, 40), (ids[2:], 5), ([*ids] * 8, None)):
-            want = list(plain.answer(prompt, Sampler(sampling, seed), most=most))
-            assert list(talk.answer(prompt, Sampler(sampling, seed), most=most, lookup=5, draft=draft)) == want
+        for prompt, max_tokens in ((ids, 40), (ids[2:], 5), ([*ids] * 8, None)):
+            want = list(plain.answer(prompt, Sampler(sampling, seed), max_tokens=max_tokens))
+            got = talk.answer(prompt, Sampler(sampling, seed), max_tokens=max_tokens, lookup=5, draft=draft)
+            assert list(got) == want
             feeds.append(len(want))
             assert talk.model.length == len(talk.tokens)
     assert sum(taken) > 0.5 * sum(feeds)  # most of what was said had been guessed
     # chi-square of two tokens after a prompt, against what the logits say
     sampling, counts, draws = Sampling(temperature=1, top_k=3), {}, 300
     for seed in range(draws):
-        pieces = talk.answer(ids, Sampler(sampling, seed * 7919), most=2, lookup=3, draft=draft)
+        pieces = talk.answer(ids, Sampler(sampling, seed * 7919), max_tokens=2, lookup=3, draft=draft)
         pair = tuple(piece.token for piece in pieces if piece.token is not None)
         counts[pair] = counts.get(pair, 0) + 1
 
@@ -148,7 +149,7 @@ def test_a_full_context_is_shifted(chat_model: Path) -> None:
     rng = np.random.default_rng(1)
     ids = [int(n) for n in rng.integers(3, 800, 180)]
     for prompt, lookup in ((ids, 0), (ids, 4), ([*ids, *ids], 0)):
-        pieces = list(talk.answer(prompt, Sampler(Sampling(temperature=1), 3), most=150, keep=10, lookup=lookup))
+        pieces = list(talk.answer(prompt, Sampler(Sampling(temperature=1), 3), max_tokens=150, keep=10, lookup=lookup))
         assert len(pieces) > 13
         assert talk.tokens[:10] == ids[:10]
         assert len(talk.tokens) == talk.model.length < 192
@@ -177,8 +178,8 @@ def test_a_conversation_in_a_file(
     assert [one["role"] for one in messages] == ["system", "user", "assistant"]
     messages.append({"role": "user", "content": "more"})
     ids = talk.speaker.encode_chat(messages)
-    want = list(plain.answer(ids, Sampler(Sampling(), 4), most=9))
-    assert list(talk.answer(ids, Sampler(Sampling(), 4), most=9)) == want
+    want = list(plain.answer(ids, Sampler(Sampling(), 4), max_tokens=9))
+    assert list(talk.answer(ids, Sampler(Sampling(), 4), max_tokens=9)) == want
     assert talk.reused > 8
     assert run_command([*command, "--session", str(kept), "--temperature", "0", "--prompt", "more"]) == 0
     found = restore_conversation(kept, talk)

@@ -73,7 +73,7 @@ def test_work_does_not_grow_with_layers(tmp_path: Path) -> None:
         kernels[layers] = len(made.loops)
         statements[layers] = sum(1 for plan in made.plans.values() for _ in walk_plan(plan.body))
         sizes[layers] = len(text)
-        top = {p.name: p.placed({v: v.most for v in p.dims}) for p in made.plans.values()}
+        top = {p.name: p.placed({v: v.maximum for v in p.dims}) for p in made.plans.values()}
         arenas[layers] = [evaluate(p.region("arena").bytes, top[p.name]) for p in made.plans.values()]
         found = run_plan(made, "decode", {"ids": np.array([3], np.int32)}, initial_states(made, "decode"), {"pos": 0})
         want = Interpreted(open_checkpoint(tmp_path / str(layers)), 32, 8).run("decode", np.array([3]))

@@ -57,7 +57,7 @@ def test_an_app_speaks_as_the_host(
     for text in ("Hello there", "\u00e9t\u00e9 <|end|> 12", " "):
         for seed, sampling in ((0, Sampling()), (5, Sampling(temperature=0.8, top_k=40))):
             ids = talk.speaker.encode(text)
-            pieces = list(talk.answer(ids, Sampler(sampling, seed), most=25))
+            pieces = list(talk.answer(ids, Sampler(sampling, seed), max_tokens=25))
             made = [p.token for p in pieces if p.token is not None and p.token not in talk.speaker.ends]
             want = talk.speaker.tokenizer.decode(made)
             assert said(text, 25, seed) == (0, want + "\n")
@@ -165,7 +165,7 @@ def test_messages_are_those_of_the_template(
     messages = [{"role": "user", "content": "Hello"}]
     own = Conversation.of(chat_model)
     ids = own.speaker.encode_chat(messages)
-    pieces = list(own.answer(ids, Sampler(Sampling(), 0), most=3))
+    pieces = list(own.answer(ids, Sampler(Sampling(), 0), max_tokens=3))
     messages.append({"role": "assistant", "content": "".join(piece.text for piece in pieces)})
     save_conversation(folder / "host", own, messages)
     count = len(own.tokens)

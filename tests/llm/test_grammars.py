@@ -36,8 +36,8 @@ def allowed(run: GrammarRun, count: int) -> list[int]:
     return [int(one) for one in np.flatnonzero(bits)]
 
 
-def written(grammar: Grammar, rng: random.Random, texts: list[bytes] = TEXTS, most: int = 60) -> str:
-    """A text by random logits; after ``most`` tokens those that close something are likelier."""
+def written(grammar: Grammar, rng: random.Random, texts: list[bytes] = TEXTS, maximum: int = 60) -> str:
+    """A text by random logits; after ``maximum`` tokens those that close something are likelier."""
     run, said, count = grammar.run(), b"", 0
     closing = [b'"', b"}", b"]", b"0", b"1", b"e", b"l", b",", b":", b"Z"]
     while True:
@@ -48,7 +48,8 @@ def written(grammar: Grammar, rng: random.Random, texts: list[bytes] = TEXTS, mo
         if run.can_end and rng.random() < 0.3:
             return said.decode()
         count += 1
-        likely = [at for at in ids if texts[at] in closing[: 3 if rng.random() < 0.7 else 10]] if count > most else []
+        ends = closing[: 3 if rng.random() < 0.7 else 10]
+        likely = [at for at in ids if texts[at] in ends] if count > maximum else []
         token = rng.choice(likely if likely and rng.random() < 0.9 else ids)
         assert run.take(token)
         said += texts[token]

@@ -41,11 +41,11 @@ def super_block(b: bytes) -> list[tuple[float, float]]:
     found = []
     for j in range(8):
         if j < 4:
-            scale, least = packed[j] & 63, packed[j + 4] & 63
+            scale, minimum = packed[j] & 63, packed[j + 4] & 63
         else:
             scale = (packed[j + 4] & 15) | ((packed[j - 4] >> 6) << 4)
-            least = (packed[j + 4] >> 4) | ((packed[j] >> 6) << 4)
-        found.append((half(b, 0) * scale, half(b, 2) * least))
+            minimum = (packed[j + 4] >> 4) | ((packed[j] >> 6) << 4)
+        found.append((half(b, 0) * scale, half(b, 2) * minimum))
     return found
 
 

@@ -129,7 +129,7 @@ def test_what_is_fastest_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     given = {"context": 64, "chunk": 8, "name": "m", "gpu": "auto", "force": True}
     made = build_model(tmp_path / "hf", tmp_path / "built", **given)
     assert "gpu" not in made.info
-    assert made.info["most_threads"] == 8
+    assert made.info["max_threads"] == 8
     made = build_model(tmp_path / "hf", tmp_path / "built", **given)
     assert made.info["gpu"] == "vulkan"
     assert made.choice is not None

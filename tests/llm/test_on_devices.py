@@ -43,7 +43,7 @@ def test_a_model_elsewhere_is_the_model_here(
     ids = here.speaker.encode_chat([{"role": "user", "content": "Hello"}])
     for seed, lookup in ((1, 0), (2, 4)):  # the second goes back, and verifies
         want, found = (
-            list(one.answer(ids, Sampler(Sampling(temperature=1), seed), most=20, lookup=lookup))
+            list(one.answer(ids, Sampler(Sampling(temperature=1), seed), max_tokens=20, lookup=lookup))
             for one in (here, there)
         )
         assert found == want
@@ -100,11 +100,11 @@ def test_what_is_not_sent(chat_model: Path, tmp_path: Path, capsys: pytest.Captu
     assert "a conversation on another machine cannot be kept" in capsys.readouterr().err
     old = tmp_path / "old"
     old.mkdir()
-    (old / "model.json").write_text('{"schema": 1, "name": "tiny"}')
+    (old / "model.json").write_text('{"schema": 2, "name": "tiny"}')
     with pytest.raises(UsageError, match="has no program for other machines"):
         DeviceModel(old, "tcp://127.0.0.1")
     (old / "model.json").write_text(
-        '{"schema": 1, "name": "tiny", "board": "host", "weights": "tiny_weights.bin", "most_threads": 1}'
+        '{"schema": 2, "name": "tiny", "board": "host", "weights": "tiny_weights.bin", "max_threads": 1}'
     )
     with pytest.raises(UsageError, match="holds no whole build"):
         DeviceModel(old, "tcp://127.0.0.1")

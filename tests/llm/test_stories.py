@@ -14,7 +14,7 @@ import sdk.llm
 from sdk.llm.build import build_model
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "stories"
-STEPS, WRITTEN, MOST = 400, 10, 200
+STEPS, WRITTEN, MAX = 400, 10, 200
 
 
 def test_stories_are_told_from_other_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def written(model: sdk.llm.LanguageModel, seed: int) -> list[int]:
     model.reset()
     found: list[int] = []
     logits = model.feed([0])
-    while len(found) < MOST:
+    while len(found) < MAX:
         odds = np.exp((logits - logits.max()) / 0.5)
         token = int(rng.choice(len(odds), p=odds / odds.sum()))
         if token == 0:

@@ -28,9 +28,9 @@ BIN = Path(sys.prefix) / "node_modules" / ".bin"  # of prettier and tsc, which `
 LONG_NAME = "a_rather_long_name_of_a_model_that_somebody_chose_for_a_reason_unknown"
 # Asks the page, and waits for nothing.
 ASK = """
-const [said, temperature, most] = arguments;
+const [said, temperature, maxTokens] = arguments;
 document.getElementById('temperature').value = temperature;
-document.getElementById('most').value = most;
+document.getElementById('max-tokens').value = maxTokens;
 document.getElementById('text').value = said;
 document.getElementById('send').click();
 """
@@ -42,7 +42,7 @@ import type { AnswerOptions, Chat, Role } from 'tiny';
 const chat: Chat = await load({ onProgress: ({ file, loaded, total }) => void `${file}${loaded / total}` });
 const role: Role = 'user';
 await chat.say(role, 'x');
-const options: AnswerOptions = { temperature: 0, most: model.context, signal: new AbortController().signal };
+const options: AnswerOptions = { temperature: 0, maxTokens: model.context, signal: new AbortController().signal };
 for await (const piece of chat.ask('x', options)) {
   const text: string = piece;
   if (text.length > 9) break;
@@ -77,7 +77,7 @@ def answer_of_host(chat_model: Path, words: str) -> str:
     talk = Conversation.of(chat_model, 1)
     with talk.model:
         ids = talk.speaker.encode_chat([{"role": "user", "content": words}])
-        return "".join(piece.text for piece in talk.answer(ids, Sampler(Sampling(), 0), most=20))
+        return "".join(piece.text for piece in talk.answer(ids, Sampler(Sampling(), 0), max_tokens=20))
 
 
 def test_a_page_talks_as_the_host(package: Path, chat_model: Path, browser: webdriver.Chrome, need_tool) -> None:
@@ -141,7 +141,8 @@ def test_the_package_in_node(package: Path, chat_model: Path, need_tool) -> None
     assert done.returncode == 0, done.stdout
     assert len(json.loads((package / "golden" / "cases.json").read_text())["cases"]) == 3
     (code,) = re.findall(r"```js\n(.*?)```", (package / "README.md").read_text(), re.DOTALL)
-    line = ["node", "--input-type=module", "-e", code.replace("{ most: 200 }", "{ most: 20, temperature: 0 }")]
+    code = code.replace("{ maxTokens: 200 }", "{ maxTokens: 20, temperature: 0 }")
+    line = ["node", "--input-type=module", "-e", code]
     done = subprocess.run(line, cwd=package, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     golden = package / "golden" / "cases.json"
@@ -226,10 +227,10 @@ def test_what_no_page_is_made_of(
 
 def test_builds_that_do_not_suit_pages(build: Path, tmp_path: Path) -> None:
     info = json.loads((build / "model.json").read_text())
-    assert info["most_threads"] == 1
+    assert info["max_threads"] == 1
     many = tmp_path / "many"
     shutil.copytree(build, many)
-    (many / "model.json").write_text(json.dumps({**info, "most_threads": 2}))
+    (many / "model.json").write_text(json.dumps({**info, "max_threads": 2}))
     with pytest.raises(UsageError, match="in one thread"):
         new_chat("web", many, tmp_path / "p", ChatChoices())
 

@@ -94,7 +94,7 @@ def live_set(plan: Plan, at: Points) -> Grid:
 def stacked(plan: Plan, at: Points, align: int) -> Grid:
     """The arena at these points: buffers in the order of the offsets at the upper bounds, each as low as those below it
     that are in use at the same time let it be."""
-    top = plan.placed({v: v.most for v in plan.dims})
+    top = plan.placed({v: v.maximum for v in plan.dims})
     ends: list[tuple[Held, Grid]] = []
     for item in sorted(held(plan), key=lambda i: evaluate(plan.buffer(i.names[0]).offset, top)):
         below = [end for other, end in ends if other.first <= item.last and item.first <= other.last]
@@ -114,8 +114,8 @@ def arena(plan: Plan, at: Points) -> Grid:
 def random_dims(plan: Plan, count: int, seed: int = 3) -> list[dict[Var, int]]:
     """The smallest dims, the largest ones, and so many of chance."""
     rng = Random(seed)
-    found = [{v: rng.randrange(v.least, v.most + 1, v.multiple) for v in plan.dims} for _ in range(count)]
-    return [{v: v.least for v in plan.dims}, {v: v.most for v in plan.dims}, *found]
+    found = [{v: rng.randrange(v.minimum, v.maximum + 1, v.multiple) for v in plan.dims} for _ in range(count)]
+    return [{v: v.minimum for v in plan.dims}, {v: v.maximum for v in plan.dims}, *found]
 
 
 @lru_cache(maxsize=1)

@@ -141,8 +141,8 @@ def _run_c(name: str, k: int, entry: Entry, init: Sequence[str]) -> str:
 
     lines = [f"static int run{k}(model_t *m, int32_t *dims) {{", "    (void)dims;"]
     frees = [f"in{n}" for n in range(len(plan.inputs))]
-    for n, (buffer, most) in enumerate(zip(plan.inputs, entry.values, strict=True)):
-        lines.append(f"    int64_t *in{n} = fill({count(buffer)}, {most});")
+    for n, (buffer, maximum) in enumerate(zip(plan.inputs, entry.values, strict=True)):
+        lines.append(f"    int64_t *in{n} = fill({count(buffer)}, {maximum});")
     for n, buffer in enumerate(plan.outputs):
         bytes = plan.buffer(buffer).type.dtype.nbytes
         lines += [
@@ -213,5 +213,5 @@ def dims_of(plan: Plan, rng: Random, given: Env) -> dict[Var, int]:
     found = some_run(plan, rng)
     assert found is not None
     if rng.random() < 0.5:
-        found = {v: min(n, v.least + (n - v.least) // 8 // v.multiple * v.multiple) for v, n in found.items()}
+        found = {v: min(n, v.minimum + (n - v.minimum) // 8 // v.multiple * v.multiple) for v, n in found.items()}
     return {**found, **given}

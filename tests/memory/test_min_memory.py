@@ -30,11 +30,11 @@ def chain() -> Module:
 
 def test_least_is_no_more_than_a_limit_that_can_be_kept() -> None:
     module = chain()
-    least = peak(PlanMemory(memory="min").run(module).plans["main"])
-    for limit in range(least // 2, least - least // 32, least // 16):
+    minimum = peak(PlanMemory(memory="min").run(module).plans["main"])
+    for limit in range(minimum // 2, minimum - minimum // 32, minimum // 16):
         with pytest.raises(BuildError, match="limit"):
             PlanMemory(limit=limit).run(module)
-    assert peak(PlanMemory(limit=least).run(module).plans["main"]) <= least
+    assert peak(PlanMemory(limit=minimum).run(module).plans["main"]) <= minimum
 
 
 def test_a_bound_that_a_search_proves_is_not_stated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,8 @@ def runs_of(name: str) -> Runs:
     """Some dims, with what the plan computes there."""
     module, plan = plan_of(name)
     rng = Random(1)
-    corners = [{v: v.most for v in plan.dims}, {v: v.least for v in plan.dims}]
-    found = [complete(plan, {**c, **{v: v.least for v in plan.fresh}}) for c in corners]
+    corners = [{v: v.maximum for v in plan.dims}, {v: v.minimum for v in plan.dims}]
+    found = [complete(plan, {**c, **{v: v.minimum for v in plan.fresh}}) for c in corners]
     envs = [e for e in (*found, *(some_run(plan, rng) for _ in range(3))) if e is not None]
     return [(env, outcome(module, plan, plan, env)) for env in (envs if plan.dims else envs[:1])]
 

@@ -19,7 +19,7 @@ from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Eval, For, Load, Loops, Stmt, Store
 from sdk.compiler.ir.types import F32, I8, I16, I32, U8, DType, TensorType
-from sdk.compiler.memory.overlap import least_lag
+from sdk.compiler.memory.overlap import min_lag
 from sdk.compiler.ops.build import function, loop, param, variable
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Dim, dmax, dmin
@@ -84,7 +84,7 @@ def test_pixels_of_more_or_fewer_channels(given: int, made: int) -> None:
         loop(c, made, Store("o", (a.expr, c.expr), Load("row", (dmin(c.expr, given - 1),), I8))),
     )  # fmt: skip
     loops = of(body, x=(ROWS, given), o=(ROWS, made))
-    lag = least_lag(loops, "o", "x")
+    lag = min_lag(loops, "o", "x")
     assert lag == max(max(ROWS * (made - given), made - given) + given, made, 0)
     check_by_running(loops, lag)
     assert reads_come_first(loops, "o", "x", -lag)
@@ -100,7 +100,7 @@ def test_pixels_of_more_or_fewer_channels(given: int, made: int) -> None:
 ])  # fmt: skip
 def test_no_lag_is_known(case: Callable[[], Loops]) -> None:
     """Iterations at once, early ends, other types, library symbols, results that are read."""
-    assert least_lag(case(), "o", "x") is None
+    assert min_lag(case(), "o", "x") is None
 
 
 def test_the_verifier_refuses_what_has_no_order() -> None:
@@ -141,7 +141,7 @@ def random_function(rng: Random) -> Loops:
 def test_random_functions(seed: int) -> None:
     """The planner's lag satisfies the verifier; what satisfies the verifier is what is in order."""
     loops = random_function(Random(seed))
-    lag = least_lag(loops, "o", "x")
+    lag = min_lag(loops, "o", "x")
     assert lag is not None
     assert reads_come_first(loops, "o", "x", -lag)
     check_by_running(loops, lag)

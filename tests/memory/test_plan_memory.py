@@ -261,12 +261,12 @@ def test_limit_says_by_how_much_and_what_takes_it() -> None:
         PlanMemory(limit=500).run(module)
     found = re.match(r"the arena needs ([\d,]+) B, ([\d,]+) B more than the limit of 500 B", caught.value.message)
     assert found is not None
-    least = int(found[1].replace(",", ""))
-    assert least == 500 + int(found[2].replace(",", ""))
+    minimum = int(found[1].replace(",", ""))
+    assert minimum == 500 + int(found[2].replace(",", ""))
     assert caught.value.why is not None
     assert caught.value.why.startswith("live at the peak: %x 576 B")
-    assert f"--arena-limit to {least}" in str(caught.value.hint)
-    assert PlanMemory(limit=least).run(module).plans["main"].region("arena").bytes == least
+    assert f"--arena-limit to {minimum}" in str(caught.value.hint)
+    assert PlanMemory(limit=minimum).run(module).plans["main"].region("arena").bytes == minimum
     assert PlanMemory(limit=3456).run(module) == PlanMemory().run(module)
 
 

@@ -57,14 +57,14 @@ def points(count: int) -> list[dict[Var, int]]:
 def test_the_closed_form_is_what_the_plan_needs() -> None:
     fixed, module = both()
     plan, old = module.plans["main"], fixed.plans["main"]
-    most = old.region("arena").bytes
-    assert isinstance(most, int)
+    maximum = old.region("arena").bytes
+    assert isinstance(maximum, int)
     assert verify_plan(module, plan) == []
-    assert plan_summary(module, plan).peak == most
+    assert plan_summary(module, plan).peak == maximum
     at = at_points([*points(20), {N: 50, M: 40}, {N: 1, M: 3}])
     assert (arena(plan, at) == stacked(plan, at, 16)).all()
-    assert (arena(plan, at) <= most).all()
-    assert evaluate(plan.region("arena").bytes, plan.placed({N: 1, M: 3})) < most // 20
+    assert (arena(plan, at) <= maximum).all()
+    assert evaluate(plan.region("arena").bytes, plan.placed({N: 1, M: 3})) < maximum // 20
 
 
 def test_text_round_trip() -> None:

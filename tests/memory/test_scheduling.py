@@ -117,10 +117,10 @@ def test_gain_on_branches() -> None:
     module, graph = branches()
     after = MemoryAwareScheduling(align=1).run(module)
     before = arena_bytes(graph, module.loops, {})
-    least = arena_bytes(after.graphs["main"], module.loops, {})
-    assert least < 0.7 * before
+    minimum = arena_bytes(after.graphs["main"], module.loops, {})
+    assert minimum < 0.7 * before
     planned = PlanMemory(align=1).run(after)
-    assert planned.plans["main"].region("arena").bytes == least
+    assert planned.plans["main"].region("arena").bytes == minimum
     assert verify_plan(planned, planned.plans["main"]) == []
     x = np.random.default_rng(0).integers(-128, 128, (1, 6, 6, 4)).astype(np.int8)
     (wanted,) = run_graph(module, {"x": x}, {})

@@ -20,7 +20,7 @@ from sdk.source import ParseError
 HALF = """
 module m typed
 graph @main<m in 1..4096>(%y: f32[m]) {{
-  %a = match_cast(%y) : <s in 1..{most}> f32[2*s]
+  %a = match_cast(%y) : <s in 1..{maximum}> f32[2*s]
   %z = full() {{dtype = "f32", shape = ([s], 5), value = 1.5}} : f32[s, 5]
   %t = exp(%z) : f32[s, 5]
   %r = softmax(%t) : f32[s, 5]
@@ -52,7 +52,7 @@ def main(text: str) -> Plan:
 
 
 def test_a_stated_relation_is_used() -> None:
-    plan = main(HALF.format(most=2048))
+    plan = main(HALF.format(maximum=2048))
     at = points([{v: n for v in plan.dims} for n in (2, 50, 1000, 4096)])
     assert plan.fresh
     assert (arena(plan, at) <= 1.1 * live_set(plan, at)).all()
@@ -60,16 +60,16 @@ def test_a_stated_relation_is_used() -> None:
 
 
 def test_a_relation_that_the_bounds_cut_counts_at_most() -> None:
-    plan = main(HALF.format(most=8))
+    plan = main(HALF.format(maximum=8))
     at = points([{v: n for v in plan.dims} for n in (2, 16, 4096)])
     assert np.ptp(arena(plan, at)) == 0
 
 
 def test_what_data_tells_counts_at_its_bound() -> None:
-    small, large = (main(COUNTED.format(bind=f"  bind k in 0..{most} = %c")) for most in (10, 300))
+    small, large = (main(COUNTED.format(bind=f"  bind k in 0..{maximum} = %c")) for maximum in (10, 300))
     at = [{v: n for v in small.dims} for n in (1, 100)]
-    for plan, most in ((small, 10), (large, 300)):
-        assert (arena(plan, points(at)) >= 8 * most).all()
+    for plan, maximum in ((small, 10), (large, 300)):
+        assert (arena(plan, points(at)) >= 8 * maximum).all()
     assert (arena(large, points(at)) > arena(small, points(at))).all()
 
 
@@ -82,7 +82,7 @@ def test_a_run_outside_the_bounds_ends_with_an_error() -> None:
 
 def test_a_stated_dim_needs_bounds() -> None:
     with pytest.raises(ParseError, match="the dim s has no bounds"):
-        planned(HALF.format(most=8).replace("<s in 1..8>", "<s>"))
+        planned(HALF.format(maximum=8).replace("<s in 1..8>", "<s>"))
 
 
 def test_a_bound_that_no_arena_holds_is_refused() -> None:

@@ -196,13 +196,13 @@ def test_least_memory(seed: int) -> None:
     module, inputs = random_net(Random(seed))
     full = PlanMemory().run(module).plans["main"].region("arena").bytes
     planned = PlanMemory(memory="min").run(module)
-    least = planned.plans["main"].region("arena").bytes
-    assert least <= full
+    minimum = planned.plans["main"].region("arena").bytes
+    assert minimum <= full
     check(module, planned, inputs)
-    limit = (least + full) // 2
+    limit = (minimum + full) // 2
     between = PlanMemory(limit=limit).run(module)
     assert between.plans["main"].region("arena").bytes <= limit
     check(module, between, inputs)
-    if least > 16:
+    if minimum > 16:
         with pytest.raises(BuildError, match="limit"):
-            PlanMemory(limit=least // 2).run(module)
+            PlanMemory(limit=minimum // 2).run(module)

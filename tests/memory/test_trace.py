@@ -119,7 +119,7 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_bytes_in_use(name: str) -> None:
     module, plan = PLANS[name]()
-    env = {v: v.most for v in (*plan.dims, *plan.fresh)}
+    env = {v: v.maximum for v in (*plan.dims, *plan.fresh)}
     env = complete(plan, env) or env
     trace = trace_plan(module, plan, env)
     want = in_use(module, plan, plan.placed(env))

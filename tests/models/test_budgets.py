@@ -41,9 +41,9 @@ def test_ram(models: Path, name: str, limit: int) -> None:
 )
 def test_least_ram(models: Path, name: str, limit: int, max_ratio: float) -> None:
     """Row by row: less than any whole tensors need, at hardly more instructions."""
-    least = build_sources(models / NAMES[name], load_board(M4), BuildOptions(memory="min")).report
-    assert least.ram_bytes <= limit
-    assert least.arena_bytes == least.arena_lower_bound_bytes
+    minimum = build_sources(models / NAMES[name], load_board(M4), BuildOptions(memory="min")).report
+    assert minimum.ram_bytes <= limit
+    assert minimum.arena_bytes == minimum.arena_lower_bound_bytes
     runs = [
         bench(models / NAMES[name], load_board(M4), None, BuildOptions(memory=mode), {}, 1, 1).to_json()["instructions"]
         for mode in ("time", "min")

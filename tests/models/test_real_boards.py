@@ -58,12 +58,12 @@ def test_both_emulators_count_alike(models: Path, board: str, need_tool: Callabl
     assert ours == pytest.approx(theirs, rel=0.001)
 
 
-@pytest.mark.parametrize(("name", "most"), [("kws", 48 * 1024), ("hello", 8 * 1024)])
-def test_whole_firmware_is_small(models: Path, name: str, most: int) -> None:
+@pytest.mark.parametrize(("name", "maximum"), [("kws", 48 * 1024), ("hello", 8 * 1024)])
+def test_whole_firmware_is_small(models: Path, name: str, maximum: int) -> None:
     """Start-up, UART, wire, agent, model and weights, as they are flashed."""
     flash = firmware_map(models / NAMES[name], load_board("nucleo_l4r5zi"), BuildOptions()).regions[0]
-    assert (flash.name, flash.used <= most) == ("flash", True), flash
-    assert flash.used > most // 2
+    assert (flash.name, flash.used <= maximum) == ("flash", True), flash
+    assert flash.used > maximum // 2
 
 
 @pytest.mark.slow

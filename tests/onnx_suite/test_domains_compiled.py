@@ -34,10 +34,10 @@ def recorded(folder: Path, pattern: str) -> dict[str, Case]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("pattern", "least"), [("test_microsoft_*.py", 100), ("test_ml_*.py", 40)])
-def test_as_compiled_c(pattern: str, least: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("pattern", "minimum"), [("test_microsoft_*.py", 100), ("test_ml_*.py", 40)])
+def test_as_compiled_c(pattern: str, minimum: int, tmp_path: Path) -> None:
     cases = recorded(tmp_path, pattern)
-    assert len(cases) >= least
+    assert len(cases) >= minimum
     names = list(cases)
     for begin in range(0, len(names), TOGETHER):
         found = outcomes(names[begin : begin + TOGETHER], cases.__getitem__, tmp_path)

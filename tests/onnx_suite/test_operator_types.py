@@ -72,9 +72,9 @@ def _batches(found: Iterable[tuple[Single, list[Array]]]) -> Iterator[list[tuple
         yield from _groups(members, TOGETHER)
 
 
-def _groups(items: Iterable[Any], most: int) -> Iterator[list[Any]]:
+def _groups(items: Iterable[Any], maximum: int) -> Iterator[list[Any]]:
     rest = list(items)
-    yield from (rest[k : k + most] for k in range(0, len(rest), most))
+    yield from (rest[k : k + maximum] for k in range(0, len(rest), maximum))
 
 
 def _is_half(want: Sequence[Array]) -> bool:

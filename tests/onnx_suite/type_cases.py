@@ -200,8 +200,8 @@ def _elementwise() -> Iterator[Row]:
     yield _row("Pow", T(3, 20, draw=above), U(20, draw=above), others=tuple(KINDS))
     yield _row("Pow", T(3, 20), U(20, draw=above), others=INTEGERS)
     yield _row("Pow", T(3, 5), U(1, draw=above, fixed=True), others=tuple(KINDS))
-    for most in (0, 1):
-        limit = (LEFT_OUT, T(draw=small)) if most else (T(draw=small),)
+    for maximum in (0, 1):
+        limit = (LEFT_OUT, T(draw=small)) if maximum else (T(draw=small),)
         yield _row("Clip", T(3, 20), *limit, draws=(small, finite))
     yield _row("Clip", T(3, 20), given(0, "i8"), given(2, "i8"), kinds=("i8",), draws=BOTH)
     for kind in INTEGERS + FLOATS:

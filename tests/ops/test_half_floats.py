@@ -22,7 +22,7 @@ CASES = [
 ]
 MOVES = {"cast", "select", "bits", "min", "max", "load"}  # what is done to 16 bits without arithmetic
 ROUNDING = 2.0**-11  # of a result: half a unit in its last place
-LEAST = 2.0**-25  # half of the smallest number
+MIN = 2.0**-25  # half of the smallest number
 F32 = 1e-5  # of the largest number of a result: what sums in 32 bits are off
 
 
@@ -58,7 +58,7 @@ def within(got: np.ndarray, want: np.ndarray) -> None:
     np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
     got, want = got[np.isfinite(want)], want[np.isfinite(want)]
     largest = np.abs(want).max(initial=0.0)
-    assert (np.abs(got - want) <= ROUNDING * np.abs(want) + LEAST + F32 * largest).all()
+    assert (np.abs(got - want) <= ROUNDING * np.abs(want) + MIN + F32 * largest).all()
 
 
 def test_many_ops_have_samples_in_16_bits() -> None:

@@ -68,19 +68,19 @@ class Maker:
     def call(self, op: str, *args: Value, **given: Attr) -> Value:
         types = infer(op, [a.type for a in args], attrs(**given))
         outs = tuple(Value(self.name(), t) for t in types)
-        most = max_value(product(outs[0].type.shape))
-        if most is None or most > MAX_ELEMENTS:
+        maximum = max_value(product(outs[0].type.shape))
+        if maximum is None or maximum > MAX_ELEMENTS:
             raise SdkError("too large")
         self.nodes.append(Call(outs, "op", op, args, attrs(**given), source=f"{op} {outs[0].name}"))
         self.values += outs
         return outs[0]
 
-    def pick(self, *, rank: int | None = None, least: int = 0, dtype: DType = F32) -> Value:
+    def pick(self, *, rank: int | None = None, minimum: int = 0, dtype: DType = F32) -> Value:
         """A value, later ones more often; a new parameter where none fits."""
-        fit = [v for v in self.values if v.type.dtype == dtype and v.type.rank >= least]
+        fit = [v for v in self.values if v.type.dtype == dtype and v.type.rank >= minimum]
         fit = [v for v in fit if rank is None or v.type.rank == rank]
         if not fit or self.rng.random() < 0.1:
-            return self.param(self.shape(rank or max(least, self.rng.randint(1, 3))), dtype)
+            return self.param(self.shape(rank or max(minimum, self.rng.randint(1, 3))), dtype)
         return self.rng.choice(fit[-4:])
 
     def like(self, shape: tuple[Dim, ...]) -> Value:
@@ -130,7 +130,7 @@ def gate(m: Maker) -> None:
 
 
 def matmul(m: Maker) -> None:
-    x = m.pick(least=2)
+    x = m.pick(minimum=2)
     k = x.type.shape[-1]
     out = m.rng.choice((1, 3, 8, 16))
     w = m.const((k, out)) if isinstance(k, int) else m.param((k, out))
@@ -138,7 +138,7 @@ def matmul(m: Maker) -> None:
 
 
 def scores(m: Maker) -> None:
-    x = m.pick(least=2)
+    x = m.pick(minimum=2)
     perm = (*range(x.type.rank - 2), x.type.rank - 1, x.type.rank - 2)
     m.call("matmul", x, m.call("transpose", x, perm=perm))
 
@@ -166,7 +166,7 @@ def reduce(m: Maker) -> None:
 
 
 def transpose(m: Maker) -> None:
-    x = m.pick(least=2)
+    x = m.pick(minimum=2)
     perm = list(range(x.type.rank))
     m.rng.shuffle(perm)
     m.call("transpose", x, perm=tuple(perm))
@@ -258,11 +258,11 @@ def positions(m: Maker) -> None:
 def chosen(m: Maker) -> None:
     """Data that say how large a result is."""
     x = m.pick()
-    most = max_value(product(x.type.shape)) or 1
+    maximum = max_value(product(x.type.shape)) or 1
     flat = m.call("reshape", x, shape=(product(x.type.shape),))
     flags = m.call("cast", m.call("greater", flat, m.const(())), to="i32")
     found = m.call("count_nonzero", flags)
-    k = Var(f"k{m.count}", 0, most)
+    k = Var(f"k{m.count}", 0, maximum)
     m.nodes.append(BindDim(k, found))
     where = m.call("nonzero", flags, count=k.expr)
     picked = m.call("gather", flat, m.call("reshape", where, shape=(k.expr,)), axis=0)

@@ -52,14 +52,14 @@ def _run(loops: Loops, rows: str, columns: str) -> np.ndarray:
     [("at", "t"), ("row_lo", "row_hi"), ("i0", "i1"), ("i0_o", "t_i"), ("t_", "t"), ("acc", "x"), ("at_0", "i0__o")],
 )
 def test_dims_of_any_name_keep_theirs(rows: str, columns: str) -> None:
-    most = 7  # as many values as the loops have: a dim of the same bounds would be the loop variable itself
-    loops = _resample(Var(rows, 0, most), Var(columns, 0, most))
+    maximum = 7  # as many values as the loops have: a dim of the same bounds would be the loop variable itself
+    loops = _resample(Var(rows, 0, maximum), Var(columns, 0, maximum))
     found: list[str] = []
     verify_loops(loops, lambda where, text: found.append(f"{where}: {text}"))
     assert found == []
     assert [v.name for v in loops.dims] == sorted([rows, columns])
     assert not [own for own in _declared(loops) for dim in (rows, columns) if derives(dim, own)]
-    plain = _resample(Var("A", 0, most), Var("B", 0, most))
+    plain = _resample(Var("A", 0, maximum), Var("B", 0, maximum))
     np.testing.assert_array_equal(_run(loops, rows, columns), _run(plain, "A", "B"))
 
 

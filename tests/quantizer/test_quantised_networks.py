@@ -196,10 +196,10 @@ def test_groups_at_the_end_may_be_short() -> None:
         weights = rng.standard_normal((40, 12)[:: -1 if transposed else 1]).astype(np.float32)
         model = net([node("Gemm", "x w", "y", transB=transposed)], [2, 40], ["y"], w=weights)
         x = rng.standard_normal((2, 40)).astype(np.float32)
-        for to, least in (("w8", 40), ("w4", 15)):
+        for to, minimum in (("w8", 40), ("w4", 15)):
             made = sdk.quantize(model, {"x": x}, to=to).model
             found = run(made, {"x": x})["y"]
-            assert sqnr(run(model, {"x": x})["y"], found) > least
+            assert sqnr(run(model, {"x": x})["y"], found) > minimum
             assert np.allclose(Engine(made, {"x": x.shape}).run({"x": x})["y"], found, atol=1e-4)
 
 

@@ -95,11 +95,11 @@ def test_a_pass_takes_the_candidate_of_a_number() -> None:
     module, isa = fused(), "+".join(DSP)
     names = candidates_of(module, machine_for(DSP))
     assert all(found[0] == DEFAULT for found in names.values())
-    most = max(map(len, names.values()))
-    taken = [ScheduleLoops(isa, candidate=k).run(module) for k in range(most)]
+    maximum = max(map(len, names.values()))
+    taken = [ScheduleLoops(isa, candidate=k).run(module) for k in range(maximum)]
     assert taken[0] == ScheduleLoops(isa).run(module)
-    assert len({str(done.loops) for done in taken}) == most
-    assert ScheduleLoops(isa, candidate=most).run(module) == taken[0]
+    assert len({str(done.loops) for done in taken}) == maximum
+    assert ScheduleLoops(isa, candidate=maximum).run(module) == taken[0]
 
 
 def test_cores_without_candidates_take_what_the_rules_choose() -> None:

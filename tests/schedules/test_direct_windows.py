@@ -33,7 +33,7 @@ from sdk.driver.pipeline import default_passes, lower_module
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 DSP = next(m for m in MACHINES if m.name == "dsp")
 RULE = next(rule for rule in DSP.rules if isinstance(rule, DirectWindow))
-ALWAYS = replace(RULE, least=1, pairs=replace(RULE.pairs, least=1 << 60))
+ALWAYS = replace(RULE, minimum=1, pairs=replace(RULE.pairs, minimum=1 << 60))
 ANY_PAD = (1, 0, 2, 3)
 # height, width, channels, multiplier, kernel, stride, dilation, padding
 CASES = [

@@ -150,11 +150,11 @@ def test_constants_decide_what_is_joined() -> None:
     assert not joinable(loops, part, known(far))  # an odd sum leaves 24 bits
     even = {**given, "bias": given["bias"] + np.array([1 << 23, 0] * 4, np.int32)}
     assert joinable(loops, part, known(even))
-    least = given["w"].copy()
-    least[1, 3], least[0, 3] = -128, -1
-    assert not joinable(loops, part, {**known(given), "w": [given["w"], least], "bias": [given["bias"]] * 2})
-    least[0, 3] = 0
-    assert joinable(loops, part, {**known(given), "w": [least]})
+    minimum = given["w"].copy()
+    minimum[1, 3], minimum[0, 3] = -128, -1
+    assert not joinable(loops, part, {**known(given), "w": [given["w"], minimum], "bias": [given["bias"]] * 2})
+    minimum[0, 3] = 0
+    assert joinable(loops, part, {**known(given), "w": [minimum]})
 
 
 def test_join_needs_packed_rows_and_pairs_of_sums() -> None:

@@ -130,8 +130,8 @@ def same_results(got: np.ndarray, want: np.ndarray, where: str) -> None:
         return
     room = 2e-3 if want.dtype == np.float16 else 1e-5
     finite = np.abs(want[np.isfinite(want)].astype(np.float64))
-    most = max(1.0, float(finite.max())) if finite.size else 1.0
-    np.testing.assert_allclose(got, want, rtol=room, atol=room * most, err_msg=where)
+    maximum = max(1.0, float(finite.max())) if finite.size else 1.0
+    np.testing.assert_allclose(got, want, rtol=room, atol=room * maximum, err_msg=where)
 
 
 def check(seed: int) -> None:

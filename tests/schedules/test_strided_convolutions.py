@@ -84,12 +84,12 @@ def test_a_schedule_with_vectors_is_proved(case: Case) -> None:
     assert "vectorize" in proved(case).trace
 
 
-@pytest.mark.parametrize(("case", "least"), [(WIDTHS[-1], 3), (PIXELS[-1], 3), (PIXELS[7], 1)], ids=str)
-def test_it_computes_the_convolution(case: Case, least: int) -> None:
+@pytest.mark.parametrize(("case", "minimum"), [(WIDTHS[-1], 3), (PIXELS[-1], 3), (PIXELS[7], 1)], ids=str)
+def test_it_computes_the_convolution(case: Case, minimum: int) -> None:
     done = proved(case)
     _, types, given = made(case)
     rng = np.random.default_rng(8)
-    for size in (least, 16, 17):
+    for size in (minimum, 16, 17):
         env = dict.fromkeys(done.dims, size)
         x, w, b = (rng.integers(-4, 5, [evaluate(d, env) for d in t.shape]).astype(np.float32) for t in types)
         want = OPS["conv2d"].reference(x, w, b, **given)

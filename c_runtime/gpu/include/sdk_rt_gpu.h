@@ -139,10 +139,10 @@ struct sdk_gpu {
     uint64_t (*now)(void); /* ns of a clock; not NULL: models that are put on the device have each of their steps timed */
 };
 
-/* Which devices there are: up to `most` into out and limits (either may be NULL), how many in all into count. SDK_GPU_OK
+/* Which devices there are: up to `max` into out and limits (either may be NULL), how many in all into count. SDK_GPU_OK
    with count 0 where there is a library and no device; what failed else is put into message (NULL: nowhere). */
-int sdk_gpu_list_opencl(sdk_gpu_device_t *out, sdk_gpu_limits_t *limits, uint32_t most, uint32_t *count, char message[512]);
-int sdk_gpu_list_vulkan(sdk_gpu_device_t *out, sdk_gpu_limits_t *limits, uint32_t most, uint32_t *count, char message[512]);
+int sdk_gpu_list_opencl(sdk_gpu_device_t *out, sdk_gpu_limits_t *limits, uint32_t max, uint32_t *count, char message[512]);
+int sdk_gpu_list_vulkan(sdk_gpu_device_t *out, sdk_gpu_limits_t *limits, uint32_t max, uint32_t *count, char message[512]);
 
 /* Opens device number `index` as the list above counts them; -1: the first, one that is no processor before one that is. */
 int sdk_gpu_open_opencl(int32_t index, sdk_gpu_t **out, char message[512]);

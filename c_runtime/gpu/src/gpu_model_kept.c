@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_BYTES (256l << 20) /* of a file: more is damage */
+#define MAX_BYTES (256l << 20) /* of a file: more is damage */
 #define STARTS 2u               /* that end over a kernel in a row: one may have been ended from outside */
 
 /* The start of a file; then a part_t for each kernel, then their bytes. All as this processor has it in memory. */
@@ -70,7 +70,7 @@ static uint8_t *contents(const char *path, size_t *bytes)
     if (file != NULL && fseek(file, 0l, SEEK_END) == 0) {
         size = ftell(file);
     }
-    if (size >= 0 && size <= MOST_BYTES && fseek(file, 0l, SEEK_SET) == 0) {
+    if (size >= 0 && size <= MAX_BYTES && fseek(file, 0l, SEEK_SET) == 0) {
         data = malloc((size_t)size + 1u);
     }
     if (data != NULL && fread(data, 1u, (size_t)size, file) != (size_t)size) {
@@ -217,7 +217,7 @@ void sdk_gpu_model_save(sdk_gpu_model_t *model)
             bytes += one;
         }
     }
-    data = bytes > (size_t)MOST_BYTES ? NULL : calloc(1u, bytes);
+    data = bytes > (size_t)MAX_BYTES ? NULL : calloc(1u, bytes);
     if (data == NULL) {
         return;
     }

@@ -89,7 +89,7 @@ typedef enum { KEEP, PUT_BACK, FETCH, COMPARE } written_t;
 static int each_written(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const runner_t *runner, const sdk_gpu_step_t *step,
                         written_t what, uint8_t *own, int *fine)
 {
-    const uint64_t most = model->plans->region_bytes[SDK_GPU_ARENA] + model->plans->region_bytes[SDK_GPU_STATE];
+    const uint64_t max = model->plans->region_bytes[SDK_GPU_ARENA] + model->plans->region_bytes[SDK_GPU_STATE];
     uint64_t at = 0u;
     int status = SDK_GPU_OK;
     for (uint32_t k = step->first_operand; *fine && status == SDK_GPU_OK && k < step->first_operand + step->operands; ++k) {
@@ -100,7 +100,7 @@ static int each_written(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, co
             continue;
         }
         held = model->memory[operand->region] + runner->places[k].offset;
-        if (bytes > most - at) {
+        if (bytes > max - at) {
             *fine = 0;
         } else if (what == COMPARE) {
             *fine = agrees(own + at, held, bytes, operand->element);
@@ -213,15 +213,15 @@ int sdk_gpu_model_prove(sdk_gpu_model_t *model)
 {
     const sdk_gpu_plans_t *const plans = model->plans;
     sdk_gpu_recording_t *recording = NULL;
-    uint32_t most = 1u, before;
+    uint32_t max = 1u, before;
     int status;
     for (uint32_t e = 0; e < plans->entry_count; ++e) {
         for (uint32_t k = 0; k < plans->entries[e]->step_count; ++k) {
             const uint32_t dispatches = plans->entries[e]->steps[k].dispatches;
-            most = dispatches > most ? dispatches : most;
+            max = dispatches > max ? dispatches : max;
         }
     }
-    status = sdk_gpu_recording(model->gpu, most, 0, &recording);
+    status = sdk_gpu_recording(model->gpu, max, 0, &recording);
     do { /* again where one was wrong: another step that it served before then has a form that was not proved there */
         before = wrong(model);
         for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {

@@ -74,13 +74,13 @@ static int load(cl_functions_t *cl, char message[512])
 
 /* ---- devices ---- */
 
-static void text_of(const cl_functions_t *cl, cl_object_t device, uint32_t what, char *out, size_t most)
+static void text_of(const cl_functions_t *cl, cl_object_t device, uint32_t what, char *out, size_t max)
 {
     char text[1024] = "";
     out[0] = '\0';
     if (cl->GetDeviceInfo(device, what, sizeof text, text, NULL) == CL_OK) {
         text[sizeof text - 1u] = '\0';
-        snprintf(out, most, "%.*s", (int)(most - 1u), text);
+        snprintf(out, max, "%.*s", (int)(max - 1u), text);
     }
 }
 
@@ -113,7 +113,7 @@ static void describe(const cl_functions_t *cl, cl_object_t device, sdk_gpu_devic
     text_of(cl, device, CL_VERSION, version, sizeof version);
     snprintf(out->driver, sizeof out->driver, "%.60s, %.60s", version, driver);
     out->software = (number_of(cl, device, CL_TYPE, 8u) & CL_TYPE_CPU) != 0u;
-    limits->buffer_bytes = number_of(cl, device, CL_MOST_BUFFER, 8u);
+    limits->buffer_bytes = number_of(cl, device, CL_MAX_BUFFER, 8u);
     limits->allocation_bytes = limits->buffer_bytes;
     limits->memory_bytes = number_of(cl, device, CL_MEMORY, 8u);
     local = number_of(cl, device, CL_LOCAL_MEMORY, 8u);
@@ -174,7 +174,7 @@ typedef struct {
     const cl_functions_t *cl;
     sdk_gpu_device_t *out;
     sdk_gpu_limits_t *limits;
-    uint32_t most, count;
+    uint32_t max, count;
 } listing_t;
 
 static int listed(void *user, cl_object_t platform, cl_object_t device)
@@ -183,7 +183,7 @@ static int listed(void *user, cl_object_t platform, cl_object_t device)
     sdk_gpu_device_t what;
     sdk_gpu_limits_t limits;
     (void)platform;
-    if (list->count < list->most) {
+    if (list->count < list->max) {
         describe(list->cl, device, &what, &limits);
         if (list->out != NULL) {
             list->out[list->count] = what;
@@ -196,11 +196,11 @@ static int listed(void *user, cl_object_t platform, cl_object_t device)
     return 0;
 }
 
-int sdk_gpu_list_opencl(sdk_gpu_device_t *out, sdk_gpu_limits_t *limits, uint32_t most, uint32_t *count, char message[512])
+int sdk_gpu_list_opencl(sdk_gpu_device_t *out, sdk_gpu_limits_t *limits, uint32_t max, uint32_t *count, char message[512])
 {
     char nowhere[512];
     cl_functions_t cl;
-    listing_t list = {&cl, out, limits, most, 0u};
+    listing_t list = {&cl, out, limits, max, 0u};
     int status;
     if (count == NULL) {
         return SDK_GPU_E_ARG;

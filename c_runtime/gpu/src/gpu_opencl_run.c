@@ -121,7 +121,7 @@ static int kernel_opencl(sdk_gpu_t *gpu, const sdk_gpu_code_t *code, const void 
 {
     opencl_t *const self = (opencl_t *)gpu;
     int32_t status = CL_OK;
-    size_t most = 0u;
+    size_t max = 0u;
     uint64_t items = (uint64_t)code->local[0] * code->local[1] * code->local[2];
     opencl_kernel_t *made;
     cl_object_t kernel;
@@ -151,13 +151,13 @@ static int kernel_opencl(sdk_gpu_t *gpu, const sdk_gpu_code_t *code, const void 
     if (status == CL_OK) {
         kernel = self->cl.CreateKernel(made->program, code->name, &status);
         if (kernel != NULL && status == CL_OK) {
-            status = self->cl.GetKernelWorkGroupInfo(kernel, self->device, CL_KERNEL_GROUP_SIZE, sizeof most, &most, NULL);
+            status = self->cl.GetKernelWorkGroupInfo(kernel, self->device, CL_KERNEL_GROUP_SIZE, sizeof max, &max, NULL);
             self->cl.ReleaseKernel(kernel);
-            if (status == CL_OK && most < items) {
+            if (status == CL_OK && max < items) {
                 self->cl.ReleaseProgram(made->program);
                 free(made);
                 snprintf(self->gpu.message, sizeof self->gpu.message, "%s: a group of %s has at most %lu items",
-                         self->gpu.device.name, code->name, (unsigned long)most);
+                         self->gpu.device.name, code->name, (unsigned long)max);
                 return SDK_GPU_E_LIMIT;
             }
         }
@@ -200,7 +200,7 @@ static int recording_opencl(sdk_gpu_t *gpu, uint32_t dispatches, int timed, sdk_
     if (made == NULL) {
         return out_of_memory((opencl_t *)gpu);
     }
-    made->most = dispatches;
+    made->max = dispatches;
     made->timed = timed;
     *out = made;
     return SDK_GPU_OK;
@@ -208,7 +208,7 @@ static int recording_opencl(sdk_gpu_t *gpu, uint32_t dispatches, int timed, sdk_
 
 static void forget_events(opencl_t *self, sdk_gpu_recording_t *recording)
 {
-    for (uint32_t k = 0; k < recording->most; ++k) {
+    for (uint32_t k = 0; k < recording->max; ++k) {
         if (recording->dispatches[k].event != NULL) {
             self->cl.ReleaseEvent(recording->dispatches[k].event);
             recording->dispatches[k].event = NULL;
@@ -220,7 +220,7 @@ static void free_recording_opencl(sdk_gpu_t *gpu, sdk_gpu_recording_t *recording
 {
     opencl_t *const self = (opencl_t *)gpu;
     forget_events(self, recording);
-    for (uint32_t k = 0; k < recording->most; ++k) {
+    for (uint32_t k = 0; k < recording->max; ++k) {
         if (recording->dispatches[k].kernel != NULL) {
             self->cl.ReleaseKernel(recording->dispatches[k].kernel);
         }
@@ -266,8 +266,8 @@ static int record_dispatch_opencl(sdk_gpu_t *gpu, sdk_gpu_recording_t *recording
     opencl_t *const self = (opencl_t *)gpu;
     const opencl_kernel_t *const made_of = (const opencl_kernel_t *)(uintptr_t)kernel;
     opencl_dispatch_t *one;
-    if (recording->count >= recording->most) {
-        snprintf(gpu->message, sizeof gpu->message, "a recording has room for %lu dispatches", (unsigned long)recording->most);
+    if (recording->count >= recording->max) {
+        snprintf(gpu->message, sizeof gpu->message, "a recording has room for %lu dispatches", (unsigned long)recording->max);
         return SDK_GPU_E_ARG;
     }
     one = &recording->dispatches[recording->count++];

@@ -43,9 +43,9 @@ static proc_t first_function(void *library)
 #endif
 
 #define HOST_MEMORY "VK_EXT_external_memory_host"
-#define MOST_DEVICES 16u
-#define MOST_FAMILIES 32u
-#define MOST_EXTENSIONS 1024u
+#define MAX_DEVICES 16u
+#define MAX_FAMILIES 32u
+#define MAX_EXTENSIONS 1024u
 
 static int status_of(int result)
 {
@@ -152,7 +152,7 @@ static int has_extension(sdk_vk_t *gpu, vk_obj_t device, const char *name)
     if (gpu->vk.EnumerateDeviceExtensionProperties(device, NULL, &count, NULL) != 0 || count == 0u) {
         return 0;
     }
-    count = count < MOST_EXTENSIONS ? count : MOST_EXTENSIONS;
+    count = count < MAX_EXTENSIONS ? count : MAX_EXTENSIONS;
     vk_extension_t *all = calloc(count, sizeof *all);
     int found = 0;
     if (all != NULL) {
@@ -165,11 +165,11 @@ static int has_extension(sdk_vk_t *gpu, vk_obj_t device, const char *name)
     return found;
 }
 
-/* The first family of queues that computes; MOST_FAMILIES where there is none. */
+/* The first family of queues that computes; MAX_FAMILIES where there is none. */
 static uint32_t family_of(sdk_vk_t *gpu, vk_obj_t device, uint32_t *stamp_bits)
 {
-    vk_queue_family_t all[MOST_FAMILIES];
-    uint32_t count = MOST_FAMILIES;
+    vk_queue_family_t all[MAX_FAMILIES];
+    uint32_t count = MAX_FAMILIES;
     gpu->vk.GetPhysicalDeviceQueueFamilyProperties(device, &count, all);
     for (uint32_t k = 0; k < count; ++k) {
         if ((all[k].flags & VK_QUEUE_COMPUTE) != 0u && all[k].count > 0u) {
@@ -177,7 +177,7 @@ static uint32_t family_of(sdk_vk_t *gpu, vk_obj_t device, uint32_t *stamp_bits)
             return k;
         }
     }
-    return MOST_FAMILIES;
+    return MAX_FAMILIES;
 }
 
 static const char *vendor_of(uint32_t id)
@@ -215,7 +215,7 @@ static int look(sdk_vk_t *gpu, vk_obj_t device, facts_t *facts)
     memset(facts, 0, sizeof *facts);
     gpu->vk.GetPhysicalDeviceProperties(device, &facts->properties.properties);
     facts->family = family_of(gpu, device, &facts->stamp_bits);
-    if (facts->properties.properties.api_version < (uint32_t)VK_API_1_1 || facts->family == MOST_FAMILIES) {
+    if (facts->properties.properties.api_version < (uint32_t)VK_API_1_1 || facts->family == MAX_FAMILIES) {
         return 0;
     }
     facts->eight = (uint8_t)has_extension(gpu, device, "VK_KHR_8bit_storage");
@@ -281,8 +281,8 @@ static void tell(const facts_t *facts, sdk_gpu_device_t *device, sdk_gpu_limits_
 /* The devices that can run kernels, real ones before processors that stand in for one. */
 static int devices_of(sdk_vk_t *gpu, vk_obj_t *out, uint32_t *count)
 {
-    vk_obj_t all[MOST_DEVICES];
-    uint32_t found = MOST_DEVICES;
+    vk_obj_t all[MAX_DEVICES];
+    uint32_t found = MAX_DEVICES;
     int result = gpu->vk.EnumeratePhysicalDevices(gpu->instance, &found, all);
     int status = result == VK_INCOMPLETE ? SDK_GPU_OK : sdk_vk_check(gpu, result, "vkEnumeratePhysicalDevices");
     *count = 0u;
@@ -323,10 +323,10 @@ static int end(sdk_vk_t *gpu, char message[512], int status)
     return status;
 }
 
-int sdk_gpu_list_vulkan(sdk_gpu_device_t *out, sdk_gpu_limits_t *limits, uint32_t most, uint32_t *count, char message[512])
+int sdk_gpu_list_vulkan(sdk_gpu_device_t *out, sdk_gpu_limits_t *limits, uint32_t max, uint32_t *count, char message[512])
 {
     int status;
-    vk_obj_t devices[MOST_DEVICES];
+    vk_obj_t devices[MAX_DEVICES];
     sdk_vk_t *gpu = begin(message, &status);
     if (count == NULL) {
         return end(gpu, NULL, SDK_GPU_E_ARG);
@@ -337,7 +337,7 @@ int sdk_gpu_list_vulkan(sdk_gpu_device_t *out, sdk_gpu_limits_t *limits, uint32_
     }
     status = status == SDK_GPU_OK ? devices_of(gpu, devices, count) : status;
     facts_t *facts = status == SDK_GPU_OK ? calloc(1, sizeof *facts) : NULL;
-    for (uint32_t k = 0; facts != NULL && k < *count && k < most; ++k) {
+    for (uint32_t k = 0; facts != NULL && k < *count && k < max; ++k) {
         sdk_gpu_device_t device;
         sdk_gpu_limits_t limit;
         (void)look(gpu, devices[k], facts);
@@ -433,7 +433,7 @@ static const sdk_gpu_driver_t driver = {
 
 static int choose(sdk_vk_t *gpu, int32_t index, facts_t *facts)
 {
-    vk_obj_t devices[MOST_DEVICES];
+    vk_obj_t devices[MAX_DEVICES];
     uint32_t count = 0u;
     int status = devices_of(gpu, devices, &count);
     if (status != SDK_GPU_OK) {

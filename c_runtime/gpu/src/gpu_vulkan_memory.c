@@ -9,7 +9,7 @@
 static uint32_t type_of(const sdk_vk_t *gpu, uint32_t allowed, uint32_t must, uint32_t wish)
 {
     uint32_t best = 32u;
-    int most = -1;
+    int max = -1;
     for (uint32_t k = 0; k < gpu->memory.type_count && k < 32u; ++k) {
         uint32_t flags = gpu->memory.types[k].flags;
         if ((allowed >> k & 1u) == 0u || (flags & must) != must) {
@@ -19,8 +19,8 @@ static uint32_t type_of(const sdk_vk_t *gpu, uint32_t allowed, uint32_t must, ui
         for (uint32_t bits = flags & wish; bits != 0u; bits &= bits - 1u) {
             ++held;
         }
-        if (held > most) {
-            most = held;
+        if (held > max) {
+            max = held;
             best = k;
         }
     }

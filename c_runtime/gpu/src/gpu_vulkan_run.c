@@ -281,7 +281,7 @@ static int bind(sdk_vk_t *gpu, sdk_gpu_recording_t *recording, const sdk_gpu_cod
 {
     vk_buffer_range_t ranges[SDK_GPU_OPERANDS];
     vk_write_t writes[SDK_GPU_OPERANDS];
-    const uint64_t most = gpu->base.limits.buffer_bytes;
+    const uint64_t max = gpu->base.limits.buffer_bytes;
     vk_handle_t set = 0u;
     memset(ranges, 0, sizeof ranges);
     for (uint32_t k = 0; k < code->operands; ++k) {
@@ -298,14 +298,14 @@ static int bind(sdk_vk_t *gpu, sdk_gpu_recording_t *recording, const sdk_gpu_cod
         }
         const uint64_t whole = buffer->first + buffer->bytes;
         offset += buffer->first;
-        if (code->bindings != NULL && (offset + bytes > most || offset > INT32_MAX)) {
+        if (code->bindings != NULL && (offset + bytes > max || offset > INT32_MAX)) {
             snprintf(gpu->base.message, sizeof gpu->base.message, "operand %u of %s lies beyond the %llu bytes of a binding", k,
-                     code->name, (unsigned long long)most);
+                     code->name, (unsigned long long)max);
             return SDK_GPU_E_LIMIT;
         }
         if (code->bindings != NULL) {
             words[k] = (int32_t)offset;
-            ranges[at] = (vk_buffer_range_t){buffer->buffer, 0u, whole < most ? whole : most};
+            ranges[at] = (vk_buffer_range_t){buffer->buffer, 0u, whole < max ? whole : max};
             continue;
         }
         uint64_t start = offset / gpu->alignment * gpu->alignment;
@@ -313,9 +313,9 @@ static int bind(sdk_vk_t *gpu, sdk_gpu_recording_t *recording, const sdk_gpu_cod
         uint64_t range = (offset + bytes - start + 15u) & ~(uint64_t)15u;
         range = range > whole - start ? whole - start : range;
         range = range == 0u ? 16u : range;
-        if (range > most) {
+        if (range > max) {
             snprintf(gpu->base.message, sizeof gpu->base.message, "operand %u of %s has %llu bytes, %llu are allowed", k,
-                     code->name, (unsigned long long)range, (unsigned long long)most);
+                     code->name, (unsigned long long)range, (unsigned long long)max);
             return SDK_GPU_E_LIMIT;
         }
         words[k] = (int32_t)(offset - start);

@@ -34,7 +34,7 @@ enum {
     CL_TYPE = 0x1000,
     CL_ITEM_SIZES = 0x1005,
     CL_GROUP_SIZE = 0x1004,
-    CL_MOST_BUFFER = 0x1010,
+    CL_MAX_BUFFER = 0x1010,
     CL_MEMORY = 0x101F,
     CL_LOCAL_MEMORY = 0x1023,
     CL_TICK = 0x1025,
@@ -125,7 +125,7 @@ typedef struct {
 } opencl_dispatch_t;
 
 struct sdk_gpu_recording {
-    uint32_t most, count;
+    uint32_t max, count;
     int timed;
     opencl_dispatch_t dispatches[];
 };

@@ -38,10 +38,10 @@ void sdk_rt_uart_write(uint8_t byte);
 uint32_t sdk_rt_uart_baud(uint32_t baud, bool set);
 
 /* The divisor of a clock that comes nearest to a rate, between the least and the greatest that a register takes. */
-static inline uint32_t sdk_rt_divisor(uint32_t hz, uint32_t baud, uint32_t least, uint32_t most)
+static inline uint32_t sdk_rt_divisor(uint32_t hz, uint32_t baud, uint32_t min, uint32_t max)
 {
     uint32_t divisor = (hz + baud / 2u) / baud;
-    return divisor < least ? least : divisor > most ? most : divisor;
+    return divisor < min ? min : divisor > max ? max : divisor;
 }
 
 /* Of rates in rising order, each with what a register takes for it, the one that comes nearest. */

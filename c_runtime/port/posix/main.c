@@ -109,13 +109,13 @@ void sdk_rt_port_reset(void)
 static void share_work(void)
 {
     static sdk_rt_pool_t pool;
-    int32_t most = 1;
+    int32_t max = 1;
     for (uint16_t i = 0; i < sdk_rt_model_count; ++i) {
-        if (sdk_rt_models[i]->set_parallel != NULL && sdk_rt_models[i]->threads > most) {
-            most = sdk_rt_models[i]->threads;
+        if (sdk_rt_models[i]->set_parallel != NULL && sdk_rt_models[i]->threads > max) {
+            max = sdk_rt_models[i]->threads;
         }
     }
-    int32_t have = most > 1 ? sdk_rt_pool_start(&pool, most) : 1;
+    int32_t have = max > 1 ? sdk_rt_pool_start(&pool, max) : 1;
     for (uint16_t i = 0; have > 1 && i < sdk_rt_model_count; ++i) {
         const sdk_rt_model_t *model = sdk_rt_models[i];
         if (model->set_parallel != NULL && model->threads >= have) { /* it has memory for every worker */

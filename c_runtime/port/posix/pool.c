@@ -83,7 +83,7 @@ int32_t sdk_rt_pool_start(sdk_rt_pool_t *pool, int32_t threads)
         pthread_mutex_destroy(&pool->lock);
         return 1;
     }
-    while (pool->threads < threads && pool->threads < SDK_RT_POOL_MOST) {
+    while (pool->threads < threads && pool->threads < SDK_RT_POOL_MAX) {
         if (pthread_create(&pool->helpers[pool->threads - 1], NULL, help, pool) != 0) {
             break;
         }

@@ -115,13 +115,13 @@ def _with_builtin(text: str, clang: str, gcc: tuple[str, str] | None) -> str:
 
 
 def _hold(to: DType, source: DType) -> str:
-    least, most = to.limits
+    minimum, maximum = to.limits
     suffix = "f" if source.bits == 32 else ""
     values = {
-        "top": f"{float(most + 1)!r}{suffix}",
-        "low": f"{float(least)!r}{suffix}",
-        "most": _integer(most, to),
-        "least": _integer(least, to),
+        "top": f"{float(maximum + 1)!r}{suffix}",
+        "low": f"{float(minimum)!r}{suffix}",
+        "maximum": _integer(maximum, to),
+        "minimum": _integer(minimum, to),
         "from": str(source),
     }
     values["high_mask"] = _mask(f"x >= {values['top']}", to, source)

@@ -23,10 +23,10 @@ _INT32_MAX: Final = (1 << 31) - 1
 Printed = tuple[str, int]
 
 
-def wrap(printed: Printed, least: int) -> str:
-    """The text, in parentheses when it binds less tightly than ``least``."""
+def wrap(printed: Printed, minimum: int) -> str:
+    """The text, in parentheses when it binds less tightly than ``minimum``."""
     text, binds = printed
-    return text if binds >= least else f"({text})"
+    return text if binds >= minimum else f"({text})"
 
 
 class DimPrinter:
@@ -40,9 +40,9 @@ class DimPrinter:
         self._name = name
         self.nonnegative: list[Dim] = []
 
-    def text(self, dim: Dim, least: int = TERNARY) -> str:
-        """``dim`` in C, parenthesised unless it binds at least as tightly as ``least``."""
-        return wrap(self.printed(dim), least)
+    def text(self, dim: Dim, minimum: int = TERNARY) -> str:
+        """``dim`` in C, parenthesised unless it binds at least as tightly as ``minimum``."""
+        return wrap(self.printed(dim), minimum)
 
     def printed(self, dim: Dim) -> Printed:
         """``dim`` in C and how tightly its outermost operator binds."""

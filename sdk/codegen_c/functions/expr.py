@@ -112,10 +112,10 @@ class ValuePrinter:
         self.bound: dict[str, ValueExpr] = {}
         self.masks: dict[str, int] = {}  # registers that hold lanes of bool: the bits of a lane
 
-    def text(self, expr: ValueExpr, least: int = TERNARY) -> str:
+    def text(self, expr: ValueExpr, minimum: int = TERNARY) -> str:
         """``expr`` in C for use inside a larger expression that converts as C does."""
         value = self.value(expr)
-        return wrap((value.text, value.binds), least)
+        return wrap((value.text, value.binds), minimum)
 
     def assigned(self, expr: ValueExpr) -> str:
         """``expr`` in C with exactly its type, to store or to pass on."""
@@ -281,11 +281,11 @@ class ValuePrinter:
         )
         return CValue(f"{self.text(expr.args[0], left)} {symbol} {a}", binds)
 
-    def _guarded(self, conditions: tuple[ValueExpr, ...], expr: ValueExpr, least: int) -> str:
+    def _guarded(self, conditions: tuple[ValueExpr, ...], expr: ValueExpr, minimum: int) -> str:
         """``expr`` where the conditions hold: what they say of dims may be used."""
         known = [dim for c in conditions for dim in checked_nonnegative(c)]
         self._dims.nonnegative += known
-        text = self.text(expr, least)
+        text = self.text(expr, minimum)
         del self._dims.nonnegative[len(self._dims.nonnegative) - len(known) :]
         return text
 
@@ -307,11 +307,11 @@ class ValuePrinter:
             arms = (f"({own})({self.mask(arg, self.mask_bits(expr))})" for arg in (a, b))
             return CValue(f"{self.text(cond, _OR)} ? {' : '.join(arms)}", TERNARY)
         exact = expr.dtype.bits >= 32 or expr.dtype.lanes > 1
-        least, same = TERNARY + 1, ""
+        minimum, same = TERNARY + 1, ""
         if expr.dtype.lanes > 1 and not self._unit.is_word(expr.dtype):
             # a read has the type for unaligned access, which gcc wants converted here to that of the other arm
-            least, same = UNARY, f"({self._unit.vector_type(str(expr.dtype))})"
-        then, other = same + self._guarded((cond,), a, least), same + self.text(b, least)
+            minimum, same = UNARY, f"({self._unit.vector_type(str(expr.dtype))})"
+        then, other = same + self._guarded((cond,), a, minimum), same + self.text(b, minimum)
         return CValue(f"{self.text(cond, _OR)} ? {then} : {other}", TERNARY, exact)
 
     def _not(self, expr: Op) -> CValue:
@@ -375,8 +375,8 @@ class ValuePrinter:
             return CValue(f"-{self.text(expr.args[0], UNARY + 1)}", UNARY)
         symbol, binds, left, right = _OPERATORS[expr.name]
         texts = [
-            self.mask(a, self.mask_bits(expr)) if a.dtype.kind == "b" else self.text(a, least)
-            for a, least in zip(expr.args, (left, right), strict=True)
+            self.mask(a, self.mask_bits(expr)) if a.dtype.kind == "b" else self.text(a, minimum)
+            for a, minimum in zip(expr.args, (left, right), strict=True)
         ]
         value = CValue(f"{texts[0]} {symbol} {texts[1]}", binds)
         if expr.name in _COMPARISONS:

@@ -48,13 +48,13 @@ class Regions:
         if stmt.kind != "serial" or stmt.until is not None:
             return []
         trip = stmt.hi - stmt.lo
-        most = self.how.most_small if self.small else self.how.most
+        maximum = self.how.max_small if self.small else self.how.maximum
         once = self._unrolled(stmt, trip, 1)
         if once is None:
             return []
-        likely = [n for n in self._factors(trip) if n * (once.height - AROUND) <= most]
+        likely = [n for n in self._factors(trip) if n * (once.height - AROUND) <= maximum]
         unrolled = (self._unrolled(stmt, trip, factor) for factor in likely)
-        found = next((one for one in unrolled if one is not None and one.height <= most), once)
+        found = next((one for one in unrolled if one is not None and one.height <= maximum), once)
         return found.printed() if self.holds(found, (stmt,), frozenset()) else []
 
     def _unrolled(self, stmt: For, trip: Dim, iterations: int) -> Statement | None:

@@ -19,7 +19,7 @@ from sdk.compiler.sym import Dim, Var, evaluate, product
 __all__ = ["Around", "Branch", "KernelCall", "Start", "start"]
 
 Array = NDArray[Any]
-MOST_BYTES: Final = 1 << 22  # of all parameters together
+MAX_BYTES: Final = 1 << 22  # of all parameters together
 GAP: Final = 64  # bytes between buffers that belong to nothing
 
 
@@ -104,11 +104,11 @@ def _dims(loops: Loops, call: KernelCall | None, rng: np.random.Generator) -> di
         env = dict(zip(loops.dims, loops.instances[int(rng.integers(len(loops.instances)))], strict=True))
     else:
         env = {v: _any(v, rng) for v in loops.dims}
-    return env if sum(_bytes(p.buffer, env) for p in loops.params) <= MOST_BYTES else None
+    return env if sum(_bytes(p.buffer, env) for p in loops.params) <= MAX_BYTES else None
 
 
 def _any(var: Var, rng: np.random.Generator) -> int:
-    lo, hi, step = var.least, var.most, var.multiple
+    lo, hi, step = var.minimum, var.maximum, var.multiple
     middle = min(hi, lo + step * int(rng.integers(1, 33)))
     return int(rng.choice([lo, min(hi, 1 << 20), middle]))
 

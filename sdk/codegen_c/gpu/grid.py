@@ -19,11 +19,11 @@ from sdk.compiler.schedules.gpu.rules import item_of
 from sdk.compiler.sym import Dim, Var, ceildiv, free_vars, max_value
 from sdk.errors import BuildError
 
-__all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "fixed_by", "parallel", "parts_of", "work_items"]
+__all__ = ["GROUP", "MAX_GROUPS", "Grid", "Groups", "fixed_by", "parallel", "parts_of", "work_items"]
 
 GROUP: Final = 64  # work items of a group, where nothing else decides
 LOCAL_BYTES: Final = 32 * 1024  # that a group may share: the least that drivers of Vulkan and OpenCL promise
-MOST_GROUPS: Final = 65535  # on an axis: the least that Vulkan promises
+MAX_GROUPS: Final = 65535  # on an axis: the least that Vulkan promises
 _AXES: Final = ("x", "y", "z")
 Groups = tuple[Dim, Dim, Dim]
 
@@ -107,7 +107,7 @@ def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = f
     extents = [loop.hi - loop.lo for loop in reversed(chain)]
     sizes = local or _local(extents)
     groups = extents if local else [ceildiv(extent, size) for extent, size in zip(extents, sizes, strict=False)]
-    if any((most := max_value(count)) is None or most > MOST_GROUPS for count in groups):
+    if any((maximum := max_value(count)) is None or maximum > MAX_GROUPS for count in groups):
         raise BuildError("more work items than the axes of a GPU have room for", where=f"loops @{loops.name}")
     padded = (*groups, 1, 1, 1)[: len(_AXES)]
     loads, stores = buffers_used(body)
@@ -157,8 +157,8 @@ def _local(extents: list[Dim]) -> tuple[int, int, int]:
     """Work items of a group by axis: as many of the innermost loop as it has, to a power of two, then of the next."""
     sizes, left = [1, 1, 1], GROUP
     for k, extent in enumerate(extents[:2]):
-        most = max_value(extent)
-        while left > 1 and (most is None or sizes[k] < most):
+        maximum = max_value(extent)
+        while left > 1 and (maximum is None or sizes[k] < maximum):
             sizes[k], left = sizes[k] * 2, left // 2
     return sizes[0], sizes[1], sizes[2]
 
@@ -166,13 +166,13 @@ def _local(extents: list[Dim]) -> tuple[int, int, int]:
 def _check_private(block: Block) -> None:
     """What a work item declares must be small, and of a size that is known."""
     buffers = allocated(block)
-    for space, most in (("register", PRIVATE_BYTES), ("local", LOCAL_BYTES), ("scratch", PRIVATE_BYTES)):
+    for space, maximum in (("register", PRIVATE_BYTES), ("local", LOCAL_BYTES), ("scratch", PRIVATE_BYTES)):
         held = [b for b in buffers if b.space == space]
         sizes = [b.type.nbytes for b in held]
         known = [s for s in sizes if isinstance(s, int)]
-        if len(known) < len(sizes) or sum(known) > most:
+        if len(known) < len(sizes) or sum(known) > maximum:
             names = ", ".join(b.name for b in held)
-            raise BuildError(f"{names}: more memory of its own than a work item of a GPU has", why=f"{most} bytes")
+            raise BuildError(f"{names}: more memory of its own than a work item of a GPU has", why=f"{maximum} bytes")
 
 
 def _of_item(body: Block) -> Block:

@@ -177,7 +177,7 @@ class GpuRunPrinter(RunPrinter):
             f"'{p.type.dtype.kind}', {p.type.dtype.nbytes}u}}"
             for k, p in enumerate(self._ports())
         ]
-        dims = [str(min(d.var.most, d.var.least + PROOF_STEPS * d.multiple)) for d in e.all_dims]
+        dims = [str(min(d.var.maximum, d.var.minimum + PROOF_STEPS * d.multiple)) for d in e.all_dims]
         recorded = [str(int(d.var in self._recorded())) for d in e.all_dims]
         count = len(e.inputs)
         tables = [

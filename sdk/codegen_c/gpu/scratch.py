@@ -16,8 +16,8 @@ from sdk.errors import BuildError
 __all__ = ["PRIVATE_BYTES", "outside"]
 
 PRIVATE_BYTES: Final = 4096  # of arrays that a work item may have of its own
-MOST_BYTES: Final = 16 << 20  # of such an operand, where fewer items at a time make do with that
-LEAST_ITEMS: Final = 64  # that share it at a time; what they take then is the least
+MAX_BYTES: Final = 16 << 20  # of such an operand, where fewer items at a time make do with that
+MIN_ITEMS: Final = 64  # that share it at a time; what they take then is the least
 ROW_BYTES: Final = 1 << 20  # of one item
 
 
@@ -37,8 +37,8 @@ def outside(loops: Loops, chain: list[For], inner: Block, room: int = 0) -> tupl
         arrays = ", ".join(b.name for b in moved)
         raise BuildError(f"{arrays}: more memory of its own than a work item of a GPU has", why=f"{ROW_BYTES} bytes")
     extents = [max_value(loop.hi - loop.lo) for loop in chain]
-    if chain and (any(n is None for n in extents) or prod(n or 1 for n in extents) * row > MOST_BYTES):
-        chain, inner = _in_turns(chain, inner, max(LEAST_ITEMS, MOST_BYTES // row))
+    if chain and (any(n is None for n in extents) or prod(n or 1 for n in extents) * row > MAX_BYTES):
+        chain, inner = _in_turns(chain, inner, max(MIN_ITEMS, MAX_BYTES // row))
     at: tuple[Dim, ...] = tuple(loop.var.expr - loop.lo for loop in chain)
     shape: tuple[Dim, ...] = tuple(loop.hi - loop.lo for loop in chain)
     names = {b.name for b in moved}
@@ -75,9 +75,9 @@ def _in_turns(chain: list[For], inner: Block, items: int) -> tuple[list[For], Bl
         chain, inner = [*chain[:-2], one], substitute_dims(inner, env)
     whole = chain[0]
     extent = whole.hi - whole.lo
-    most = max_value(extent)
+    maximum = max_value(extent)
     item = Var(f"{whole.var.name}_item", 0, items - 1)
-    turn = Var(f"{whole.var.name}_turn", 0, max((most or 1) // items, 1))
+    turn = Var(f"{whole.var.name}_turn", 0, max((maximum or 1) // items, 1))
     body = substitute_dims(inner, {whole.var: turn.expr * items + item.expr + whole.lo})
     turns = For(turn, 0, floordiv(extent - item.expr + (items - 1), items), body)
     return [For(item, 0, items, Block(()))], Block((turns,))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sdk.codegen_c.gpu.grid import GROUP, MOST_GROUPS, parallel
+from sdk.codegen_c.gpu.grid import GROUP, MAX_GROUPS, parallel
 from sdk.codegen_c.gpu.kernels import Kernels, Launch
 from sdk.codegen_c.program.weights import Weights
 from sdk.compiler.ir.loops import Block, Buffer, For, Load, Loops, Param, Store
@@ -131,8 +131,8 @@ def check_plan(plan: Plan) -> None:
 
 def copying(kind: DType) -> Loops:
     """The function that copies n elements."""
-    n = Var("n", 0, MOST_GROUPS * GROUP)
-    i = Var("i", 0, MOST_GROUPS * GROUP - 1)
+    n = Var("n", 0, MAX_GROUPS * GROUP)
+    i = Var("i", 0, MAX_GROUPS * GROUP - 1)
     src, dst = Buffer("src", kind, (n.expr,)), Buffer("dst", kind, (n.expr,))
     body = Store("dst", (i.expr,), Load("src", (i.expr,), kind))
     params = (Param(src, "read"), Param(dst, "write"))

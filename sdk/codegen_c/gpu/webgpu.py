@@ -118,7 +118,7 @@ def _entry(
     """An entry: what each step touches and launches, as functions of the dims ``d``."""
     plan = entry.plan
     steps = [_step(step, shaders) for step in steps_of(api.module, plan, made, weights, places)]
-    proof = {d.var.name: min(d.var.most, d.var.least + PROOF_STEPS * d.multiple) for d in entry.all_dims}
+    proof = {d.var.name: min(d.var.maximum, d.var.minimum + PROOF_STEPS * d.multiple) for d in entry.all_dims}
 
     def port(one: Port) -> str:
         region = STATE if plan.region(one.buffer.region).kind == "state" else ARENA

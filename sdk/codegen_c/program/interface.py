@@ -19,7 +19,7 @@ from sdk.compiler.sym import Expr, Var, max_value, show
 from sdk.errors import BuildError
 from sdk.text import printable, wire_name
 
-__all__ = ["DimInfo", "Entry", "Interface", "Port", "most", "quoted"]
+__all__ = ["DimInfo", "Entry", "Interface", "Port", "maximum", "quoted"]
 
 DIM_CODES = -16  # the error code of the first dim; the next ones follow downwards
 
@@ -30,7 +30,7 @@ def quoted(text: str) -> str:
     return shown.replace("?", "\\?") if "??" in shown else shown  # no trigraphs
 
 
-def most(dim: int | Expr, what: str) -> int:
+def maximum(dim: int | Expr, what: str) -> int:
     """The largest value of ``dim``.
 
     Raises:
@@ -87,7 +87,7 @@ class Port:
     @property
     def bounds(self) -> list[int]:
         """The shape at the upper bounds of the dims."""
-        return [most(d, f"a dim of {self.buffer.name}") for d in self.type.shape]
+        return [maximum(d, f"a dim of {self.buffer.name}") for d in self.type.shape]
 
     @property
     def shape(self) -> str:
@@ -184,9 +184,9 @@ class DimInfo:
         return f"{self.lo}..{self.hi}" + (f" in steps of {self.multiple}" if self.multiple > 1 else "")
 
     @property
-    def most(self) -> int:
+    def maximum(self) -> int:
         """Largest value that it may have, of its multiples."""
-        return self.var.most
+        return self.var.maximum
 
     @property
     def condition(self) -> str:
@@ -410,7 +410,7 @@ class Interface:
 
 def _region_bytes(plan: Plan, name: str) -> int:
     """Most bytes that an entry needs of a region; 0 where it has none of the name."""
-    return max((most(r.bytes, f"region {r.name}") for r in plan.regions if r.name == name), default=0)
+    return max((maximum(r.bytes, f"region {r.name}") for r in plan.regions if r.name == name), default=0)
 
 
 def c_names(names: Sequence[str]) -> list[str]:

@@ -28,7 +28,7 @@ def kernel_calls(module: Module, loops: Loops, calls: Iterable[tuple[Plan, PlanC
         }
         open_dims = {v for d in call.dims for v in free_vars(d)}
         for steps in (SMALL, None, 0):
-            env = {v: v.most if steps is None else min(v.most, v.least + steps * v.multiple) for v in open_dims}
+            env = {v: v.maximum if steps is None else min(v.maximum, v.minimum + steps * v.multiple) for v in open_dims}
             dims = tuple(evaluate(d, env) for d in call.dims)
             found.setdefault(dims, KernelCall(dims, constants))
     return _ends_first(list(found.values()))

@@ -38,7 +38,7 @@ from sdk.errors import BuildError
 __all__ = ["RunPrinter"]
 
 _WIDTH = 110
-_MOST_ROWS = (1 << 31) - 1
+_MAX_ROWS = (1 << 31) - 1
 
 
 class RunPrinter:
@@ -395,7 +395,7 @@ class RunPrinter:
         names = [self.scope.declare((name, index), name) for name in ("row_lo", "row_hi")]
         self._line(f"const int32_t {names[0]} = {self.dims.text(lo)};")
         self._line(f"const int32_t {names[1]} = {self.dims.text(hi)};")
-        bounds = [Var(name, 0, _MOST_ROWS) for name in names]
+        bounds = [Var(name, 0, _MAX_ROWS) for name in names]
         for var, name in zip(bounds, names, strict=True):
             self.scope.alias(var, name)
         self._line(f"if ({names[0]} < {names[1]}) {{")

@@ -25,11 +25,11 @@ from sdk.compiler.ir.walk import allocated, statements, walk
 from sdk.compiler.sym import Dim, free_vars, max_value
 from sdk.errors import BuildError
 
-__all__ = ["GROUP", "MOST_WORDS", "Kernel", "Printer", "make_kernel"]
+__all__ = ["GROUP", "MAX_WORDS", "Kernel", "Printer", "make_kernel"]
 
-MOST_WORDS: Final = 32  # of push constants: what every device has room for
-MOST_STEPS: Final = 65000  # of all loops of an item: llvmpipe ends loops after 65,535 in all, without a word
-MOST_PARTS: Final = 64  # elements of an array of an item that are variables of their own
+MAX_WORDS: Final = 32  # of push constants: what every device has room for
+MAX_STEPS: Final = 65000  # of all loops of an item: llvmpipe ends loops after 65,535 in all, without a word
+MAX_PARTS: Final = 64  # elements of an array of an item that are variables of their own
 GROUP: Final = 64  # usual work items of a group, on axis x
 _HINT: Final = "without --backend the model is printed as C, which has everything"
 _ATOMICS: Final = {
@@ -112,12 +112,12 @@ class Printer:
         """Emits all statements: how large groups are, and how many words the kernel is given."""
         numbers = [*self.loops.dims, *((self.loops.rows.lo, self.loops.rows.hi) if self.loops.rows else ())]
         count = len(self.loops.params) + len(numbers)
-        if count > MOST_WORDS:
-            raise BuildError(f"{count} numbers are given to it, {MOST_WORDS} fit the push constants of every device")
-        if (steps := _steps(self.loops.body)) is None or steps > MOST_STEPS:
+        if count > MAX_WORDS:
+            raise BuildError(f"{count} numbers are given to it, {MAX_WORDS} fit the push constants of every device")
+        if (steps := _steps(self.loops.body)) is None or steps > MAX_STEPS:
             told = "an unknown number of" if steps is None else f"{steps}"
             why = "drivers end longer ones early, or take the device for hung"
-            raise BuildError(f"a work item of {told} steps of loops, at most {MOST_STEPS} are sure to be done", why=why)
+            raise BuildError(f"a work item of {told} steps of loops, at most {MAX_STEPS} are sure to be done", why=why)
         self.code.exact = is_exacting(self.loops)
         # unrolled around arrays of an item, the compilers of drivers take minutes for a recurrent layer
         parts = self.memory.parts = _in_parts(self.loops.body)
@@ -330,7 +330,7 @@ def _in_parts(block: Block) -> frozenset[str]:
              and not all(isinstance(d, int) for d in n.index)}  # fmt: skip
     return frozenset(
         name for name, b in held.items()
-        if name not in named and isinstance(b.type.size, int) and b.type.size * b.dtype.lanes <= MOST_PARTS
+        if name not in named and isinstance(b.type.size, int) and b.type.size * b.dtype.lanes <= MAX_PARTS
     )  # fmt: skip
 
 

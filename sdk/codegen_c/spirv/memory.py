@@ -18,10 +18,10 @@ from sdk.compiler.ir.types import BOOL, F16, U32, DType
 from sdk.compiler.sym import Dim, flat_index, floordiv, grain, max_value
 from sdk.errors import BuildError
 
-__all__ = ["MOST_PRIVATE", "Features", "Memory", "Place"]
+__all__ = ["MAX_PRIVATE", "Features", "Memory", "Place"]
 
-MOST_PRIVATE: Final = 1 << 16  # bytes of one array of a work item
-MOST_LOCAL: Final = 1 << 15  # bytes that a group shares: what every device has
+MAX_PRIVATE: Final = 1 << 16  # bytes of one array of a work item
+MAX_LOCAL: Final = 1 << 15  # bytes that a group shares: what every device has
 _RELAXED, _DEVICE = 0, 1
 
 
@@ -130,7 +130,7 @@ class Memory:
         """
         size = max_value(buffer.type.size)
         shared = buffer.space == "local"
-        limit = MOST_LOCAL if shared else MOST_PRIVATE
+        limit = MAX_LOCAL if shared else MAX_PRIVATE
         bytes = None if size is None else size * max(buffer.dtype.bits, 32) // 8 * buffer.dtype.lanes
         if size is None or bytes is None or bytes > limit:
             owner = "a group" if shared else "a work item"
@@ -146,8 +146,8 @@ class Memory:
         type = element if single else self.words.array(element, count)
         if shared:
             self.local_bytes += bytes
-            if self.local_bytes > MOST_LOCAL:
-                raise BuildError(f"the arrays of a group take {self.local_bytes} bytes, devices have {MOST_LOCAL}")
+            if self.local_bytes > MAX_LOCAL:
+                raise BuildError(f"the arrays of a group take {self.local_bytes} bytes, devices have {MAX_LOCAL}")
             variable, storage = self.words.variable("workgroup", type), "workgroup"
         else:
             variable, storage = self.code.variable(type), "function"

@@ -242,8 +242,8 @@ class Scalars:
         high = self.op("IAdd", U32, high, self.word_of(self.compare("lt", U32, low, half)))
         upper = self.op("ShiftLeftLogical", U32, high, self.u32(1))
         found = self.op("BitwiseOr", U32, upper, self.op("ShiftRightLogical", U32, low, self.u32(31)))
-        least = [self.compare("eq", U32, x, self.u32(_MIN)) for x in (a, b)]
-        return self.select(self.op("LogicalAnd", BOOL, *least), U32, self.u32(_MAX), found)
+        minimum = [self.compare("eq", U32, x, self.u32(_MIN)) for x in (a, b)]
+        return self.select(self.op("LogicalAnd", BOOL, *minimum), U32, self.u32(_MAX), found)
 
     def srdhm30(self, a: int, b: int) -> int:
         """The same where a is known to be small."""

@@ -24,8 +24,8 @@ from sdk.errors import BuildError
 
 __all__ = ["Bindings"]
 
-MOST_PRIVATE: Final = 8192  # bytes of all variables of a function: what WGSL's translators promise
-MOST_LOCAL: Final = 16384  # bytes that a group shares: WebGPU's default limit
+MAX_PRIVATE: Final = 8192  # bytes of all variables of a function: what WGSL's translators promise
+MAX_LOCAL: Final = 16384  # bytes that a group shares: WebGPU's default limit
 _BUILTINS: Final = {
     BUILTINS["groups"]: "num_workgroups", BUILTINS["group"]: "workgroup_id", BUILTINS["local"]: "local_invocation_id",
     BUILTINS["global"]: "global_invocation_id",
@@ -89,12 +89,12 @@ class Bindings(Memory):
             BuildError: it has no upper bound, or all of them are larger than what there is room for.
         """
         super().temporary(buffer)
-        if self.local_bytes > MOST_LOCAL:
-            raise BuildError(f"the arrays of a group take {self.local_bytes} bytes, WebGPU promises {MOST_LOCAL}")
+        if self.local_bytes > MAX_LOCAL:
+            raise BuildError(f"the arrays of a group take {self.local_bytes} bytes, WebGPU promises {MAX_LOCAL}")
         if buffer.space != "local":
             self._private += (max_value(buffer.type.size) or 0) * max(buffer.dtype.bits, 32) // 8 * buffer.dtype.lanes
-            if self._private > MOST_PRIVATE:
-                raise BuildError(f"the arrays of a work item take {self._private} bytes, WGSL promises {MOST_PRIVATE}")
+            if self._private > MAX_PRIVATE:
+                raise BuildError(f"the arrays of a work item take {self._private} bytes, WGSL promises {MAX_PRIVATE}")
 
     def load(self, name: str, at: int, kind: DType) -> int:
         """A scalar as a value of ``kind``."""

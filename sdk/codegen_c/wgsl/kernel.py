@@ -21,10 +21,10 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 
-__all__ = ["MOST_BINDINGS", "Kernel", "make_kernel"]
+__all__ = ["MAX_BINDINGS", "Kernel", "make_kernel"]
 
-MOST_BINDINGS: Final = 8  # storage buffers of a kernel: WebGPU's default limit
-MOST_ITEMS: Final = 256  # of a group: likewise
+MAX_BINDINGS: Final = 8  # storage buffers of a kernel: WebGPU's default limit
+MAX_ITEMS: Final = 256  # of a group: likewise
 _HINT: Final = "without --backend the model is printed as C, which has everything"
 
 
@@ -75,10 +75,10 @@ def _make(
     printer = Printer(loops, text, memory, group)
     bound = printer.memory
     assert isinstance(bound, Bindings)
-    if len(bound.written) > MOST_BINDINGS:
-        raise BuildError(f"{len(bound.written)} buffers, WebGPU promises {MOST_BINDINGS} to a kernel")
+    if len(bound.written) > MAX_BINDINGS:
+        raise BuildError(f"{len(bound.written)} buffers, WebGPU promises {MAX_BINDINGS} to a kernel")
     size, count = printer.emit()
-    if (items := size[0] * size[1] * size[2]) > MOST_ITEMS:
-        raise BuildError(f"a group of {items} work items, WebGPU promises {MOST_ITEMS}")
+    if (items := size[0] * size[1] * size[2]) > MAX_ITEMS:
+        raise BuildError(f"a group of {items} work items, WebGPU promises {MAX_ITEMS}")
     written = text.text(bound.head, size).replace("numbers[ZERO]", bound.zero)
     return Kernel(loops.name, written, printer.extents, size, tuple(bound.written), count, bound.local_bytes)

@@ -14,7 +14,7 @@ from sdk.compiler.sym import Var, evaluate_grid, flat_index, free_vars, product
 
 __all__ = ["accumulators"]
 
-_MOST_ELEMENTS: Final = 1 << 20
+_MAX_ELEMENTS: Final = 1 << 20
 
 
 def accumulators(loops: Loops) -> frozenset[str]:
@@ -48,7 +48,7 @@ def _fills(block: Block, buffer: Buffer) -> bool:
     """Whether the block, nests of loops around stores of what is no load, writes all of a buffer of known size
     and nothing else."""
     size = product(buffer.shape)
-    if not isinstance(size, int) or size > _MOST_ELEMENTS or buffer.ring is not None:
+    if not isinstance(size, int) or size > _MAX_ELEMENTS or buffer.ring is not None:
         return False
     met = np.zeros(size, dtype=bool)
     return _only_stores(block, buffer, (), met) and bool(met.all())

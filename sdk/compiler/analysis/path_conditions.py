@@ -201,7 +201,7 @@ def _grid(names: Iterable[Var]) -> dict[Var, NDArray[np.int64]]:
     order = sorted(names, key=lambda v: (v.name, v.lo, v.hi))
     env = {}
     for axis, var in enumerate(order):
-        domain = np.arange(var.least, var.hi + 1, var.multiple, dtype=np.int64)
+        domain = np.arange(var.minimum, var.hi + 1, var.multiple, dtype=np.int64)
         env[var] = domain.reshape([-1 if k == axis else 1 for k in range(len(order))])
     return env
 

@@ -36,7 +36,7 @@ from sdk.compiler.sym.dim import from_terms
 __all__ = ["row_granule", "shared_params"]
 
 REMEMBERED: Final = 1 << 10  # answers: a kernel that many layers share is asked for by the planner and the verifier
-_MOST_GRANULE: Final = 256
+_MAX_GRANULE: Final = 256
 
 
 def row_granule(loops: Loops, shared: frozenset[str] = frozenset()) -> int | None:
@@ -66,7 +66,7 @@ def _granule(same: Same, shared: frozenset[str]) -> int | None:
         t for n in statements(loops.body) if isinstance(n, For) for d in (n.lo, n.hi) for t in _tiles(d, loops.rows)
     }
     granule = math.lcm(*tiles)
-    return granule if granule <= _MOST_GRANULE else None
+    return granule if granule <= _MAX_GRANULE else None
 
 
 def shared_params(loops: Loops, args: Sequence[str], alias: Mapping[str, str]) -> frozenset[str]:
@@ -216,6 +216,6 @@ def _tiles(dim: Dim, rows: Rows) -> Iterator[int]:
         for factor, _ in term:
             if isinstance(factor, Func):
                 if factor.name == "floordiv" and {rows.lo, rows.hi} & free_vars(factor.a):
-                    yield factor.b if isinstance(factor.b, int) else _MOST_GRANULE + 1
+                    yield factor.b if isinstance(factor.b, int) else _MAX_GRANULE + 1
                 yield from _tiles(factor.a, rows)
                 yield from _tiles(factor.b, rows)

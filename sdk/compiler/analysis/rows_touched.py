@@ -151,8 +151,8 @@ def _guarded(
     index = _at(access.index, base, ranges)
     moving, guards = free_vars(index), []
     for guard in (_at(g, base, ranges) for g in access.guards):
-        most = _bounds(guard)[1]
-        if most is not None and most < 0:
+        maximum = _bounds(guard)[1]
+        if maximum is not None and maximum < 0:
             return None
         if free_vars(guard) & moving:
             guards.append(guard)

@@ -13,9 +13,9 @@ __all__ = ["narrow", "tight"]
 
 def narrow(var: Var, lo: Dim, hi: Dim) -> Var:
     """The variable with no wider range than lo..hi (hi exclusive) can have."""
-    least, most = interval(lo)[0], interval(hi)[1]
-    low = var.lo if least is None else max(var.lo, least)
-    high = var.hi if most is None else min(var.hi, most - 1)
+    minimum, maximum = interval(lo)[0], interval(hi)[1]
+    low = var.lo if minimum is None else max(var.lo, minimum)
+    high = var.hi if maximum is None else min(var.hi, maximum - 1)
     return var if (low, high) == (var.lo, var.hi) or low > high else Var(var.name, low, high, var.multiple)
 
 

@@ -34,7 +34,7 @@ ADDRESS: Final = 4  # of an address that registers may have no room for
 WRITTEN_OUT: Final = 400  # of a loop that compilers write out
 LOOP: Final = 6  # of its code, beside the body
 REMEMBERED: Final = 1 << 10  # answers: layers that are alike share a function
-_MOST_OPERATIONS: Final = (1 << 31) - 1
+_MAX_OPERATIONS: Final = (1 << 31) - 1
 
 
 def operations(loops: Loops, rows: int) -> Dim:
@@ -47,8 +47,8 @@ def _operations_of(same: Same, rows: int) -> Dim:
     loops = same.loops
     env: dict[Var, Dim] = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: rows}
     total = _total(loops.body, _operations, env, frozenset(loops.dims))
-    most = max_value(total)
-    return total if most is not None and most <= _MOST_OPERATIONS else _MOST_OPERATIONS
+    maximum = max_value(total)
+    return total if maximum is not None and maximum <= _MAX_OPERATIONS else _MAX_OPERATIONS
 
 
 def macs(loops: Loops) -> Dim:
@@ -66,8 +66,8 @@ def _macs_of(same: Same) -> Dim:
 
 def max_trips(extent: Dim) -> int:
     """How often a loop over ``extent`` values runs at most; 1 where nothing bounds it."""
-    most = interval(extent)[1]
-    return 1 if most is None else max(most, 0)
+    maximum = interval(extent)[1]
+    return 1 if maximum is None else max(maximum, 0)
 
 
 def _total(block: Block, own: Callable[[Stmt], int], env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
@@ -94,8 +94,8 @@ def _trips(loop: For, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
     extent = dmax(substitute(loop.hi - loop.lo, env), 0)
     if free_vars(extent) <= dims:
         return extent
-    most = max_value(extent)
-    return loop.var.hi - loop.var.lo + 1 if most is None else most
+    maximum = max_value(extent)
+    return loop.var.hi - loop.var.lo + 1 if maximum is None else maximum
 
 
 def _operations(stmt: Stmt) -> int:

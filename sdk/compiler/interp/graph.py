@@ -52,7 +52,7 @@ def init_values(module: Module, dims: Mapping[str, int] | None = None) -> dict[V
     """
     env: dict[Var, int] = {}
     for var in init_dims(module.states):
-        env[var] = (dims or {}).get(var.name, var.most)
+        env[var] = (dims or {}).get(var.name, var.maximum)
         check_bounds("dims", var, env[var])
     return env
 

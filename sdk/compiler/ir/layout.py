@@ -259,8 +259,8 @@ def _has_all(wide: DType, dtype: DType) -> bool:
     """Whether a type has all values of another."""
     if not {wide.kind, dtype.kind} <= {"i", "u"}:
         return wide.kind == dtype.kind and wide.bits >= dtype.bits
-    (lo, hi), (least, most) = wide.limits, dtype.limits
-    return lo <= least and most <= hi
+    (lo, hi), (minimum, maximum) = wide.limits, dtype.limits
+    return lo <= minimum and maximum <= hi
 
 
 def _stored(step: Step, shape: Shape) -> Shape:

@@ -15,7 +15,7 @@ from sdk.errors import BuildError
 __all__ = ["pack_array", "unpack_array"]
 
 Array = NDArray[Any]
-_MOST_SCALED: Final = 31  # powers of 2
+_MAX_SCALED: Final = 31  # powers of 2
 _WORDS: Final = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # by bytes
 
 
@@ -170,7 +170,7 @@ def _powers(step: Scale, shape: tuple[int, ...], beside: Mapping[str, Array]) ->
     if step.by and step.by not in beside:
         raise BuildError(f"rows are scaled by {step.by}, which is not known")
     less = beside[step.by].astype(np.int64).reshape(-1) if step.by else np.zeros(1, np.int64)
-    if less.size not in (1, shape[0]) or less.min() < step.bits - _MOST_SCALED or less.max() > step.bits:
+    if less.size not in (1, shape[0]) or less.min() < step.bits - _MAX_SCALED or less.max() > step.bits:
         raise BuildError(f"{shape[0]} rows are not scaled by {step.bits} less {step.by}, {less.size} numbers")
     return (step.bits - less).reshape(-1, *(1,) * (len(shape) - 1))
 

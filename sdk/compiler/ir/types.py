@@ -167,13 +167,13 @@ class TensorType:
         Raises:
             BuildError: a dim has no upper bound.
         """
-        most = max_value(self.nbytes)
-        if most is None:
+        maximum = max_value(self.nbytes)
+        if maximum is None:
             raise BuildError(
                 f"the size {self.nbytes} has no upper bound",
                 hint="give every dim a bound, e.g. --dim n=1:256",
             )
-        return most
+        return maximum
 
     @property
     def static_shape(self) -> tuple[int, ...]:

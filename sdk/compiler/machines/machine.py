@@ -70,13 +70,13 @@ class Dot:
 class Assembly:
     """How hot loops are written as inline assembly.
 
-    ``most`` instructions of a loop of which several iterations are unrolled, ``most_small`` where code is for size;
+    ``maximum`` instructions of a loop of which several iterations are unrolled, ``max_small`` where code is for size;
     ``unroll`` at most; a basic block of ``products`` products, or half as many stores, is worth a statement
     of its own. With ``single_loads`` words are read one by one: the core issues such a read beside a product.
     """
 
-    most: int = 72
-    most_small: int = 32
+    maximum: int = 72
+    max_small: int = 32
     unroll: int = 8
     products: int = 8
     single_loads: bool = False

@@ -95,9 +95,9 @@ class Nest:
         """Multiply-accumulates at the largest dims."""
         return max_value(product(tuple(loop.var.hi + 1 for loop in (*self.part.spatial, *self.part.reduce)))) or 0
 
-    def is_product(self, kind: Kind, factors: Factors, least: int) -> bool:
+    def is_product(self, kind: Kind, factors: Factors, minimum: int) -> bool:
         """Whether it is a product of a kind with so many multiply-accumulates at least."""
-        return self.kind == kind and self.factors == factors and self.work >= least
+        return self.kind == kind and self.factors == factors and self.work >= minimum
 
     def constant(self, param: str) -> bool:
         """Whether a parameter is a constant at every call."""

@@ -26,7 +26,7 @@ MACHINES: Final = (
             # more channels of a pixel that stands alone share what is read of it, fewer leave registers; a part of less
             # than 32 products costs more around it than its sum of 32 bits saves
             RegisterTiles(SMALL, steps=1, alone=8, part=32, rest=True),
-            *(replace(rule, least=SMALL) for rule in COLUMNS),
+            *(replace(rule, minimum=SMALL) for rule in COLUMNS),
             *SINGLE_FLOATS,
         ),
         candidates={"contraction": (Choice(rows=2), Choice(cols=2), Choice(rows=4, cols=2))},

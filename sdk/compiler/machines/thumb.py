@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from sdk.compiler.ir.types import I16
-from sdk.compiler.machines.common import COLUMN_BYTES, COLUMN_HALVES, COLUMNS, FPUS, LEAST, SINGLE_FLOATS
+from sdk.compiler.machines.common import COLUMN_BYTES, COLUMN_HALVES, COLUMNS, FPUS, MIN, SINGLE_FLOATS
 from sdk.compiler.machines.machine import NO_FLOATS, Assembly, Dot, Machine
 from sdk.compiler.machines.nest import Choice
 from sdk.compiler.schedules.rules.integer import WordTiles
@@ -21,7 +21,7 @@ from sdk.compiler.schedules.rules.pool import Pool
 
 __all__ = ["MACHINES"]
 
-# in place of LEAST where layers share kernels and hot loops are short: small products take the code of larger ones
+# in place of MIN where layers share kernels and hot loops are short: small products take the code of larger ones
 SMALL: Final = 1024
 SMALLER: Final = 64  # of windows, and sums along rows: the plain nest takes four to eight times as long there
 # set by visual wake words: rows of its largest depthwise layers, of 48 pixels, have 50 elements. At one pitch, and with
@@ -34,7 +34,7 @@ TILES: Final = (7, 6, 5, 4, 3, 2)  # pixels whose sums, and pairs of elements, a
 PAIR_WINDOW: Final = PairWindow("bytes", SMALLER, REGION, PITCH, PAIR_TILES)
 DIRECT: Final = 10  # taps whose weights are in five registers
 # two channels, as bringing sums to bytes is long: with four, elements of small windows take a tenth fewer instructions
-POOL: Final = Pool(columns=2, taps=9, least=64)
+POOL: Final = Pool(columns=2, taps=9, minimum=64)
 
 # Cortex-M4, M33: SMLAD adds two products of halves of words; bytes are unpacked to them
 DSP: Final = Machine(
@@ -50,18 +50,18 @@ DSP: Final = Machine(
     assembly=Assembly(),
     rules=(
         RowTaps("bytes", SMALLER, REGION, TILES, pairs=64),
-        PointRows(SMALLER, REGION, PAIR_TILES, most=POINTS),
+        PointRows(SMALLER, REGION, PAIR_TILES, maximum=POINTS),
         # unpacking a row that stands alone costs its two bytes an element in scratch, and pays where channels share it
         JoinedTiles(SMALL, wide_channels=16, small_row=384),
         # eight dots of each sum written out: fewer instructions for more flash, in large layers only
         WordTiles(SMALL, dots=8, long_work=1 << 17),
         DirectWindow(SMALLER, REGION, DIRECT, PAIR_WINDOW),
         PAIR_WINDOW,
-        replace(COLUMN_BYTES, least=SMALLER),
+        replace(COLUMN_BYTES, minimum=SMALLER),
         WordWindow(SMALL),
-        RowTaps("halves", LEAST, REGION, TILES),
-        HalfTiles(LEAST, part=32),
-        PairWindow("halves", LEAST, REGION, PITCH, PAIR_TILES),
+        RowTaps("halves", MIN, REGION, TILES),
+        HalfTiles(MIN, part=32),
+        PairWindow("halves", MIN, REGION, PITCH, PAIR_TILES),
         COLUMN_HALVES,
         RegisterTiles(SMALL, steps=2, alone=8, part=32),  # sums of fewer products than a word holds
         POOL,
@@ -85,7 +85,7 @@ MACHINES: Final = (
         tile_rows=3,
         tile_cols=2,
         rules=(
-            RegisterTiles(LEAST, steps=2, alone=8, part=32),
+            RegisterTiles(MIN, steps=2, alone=8, part=32),
             *COLUMNS,
             *SINGLE_FLOATS,
         ),
@@ -101,8 +101,8 @@ MACHINES: Final = (
         rules=(
             # writing a window down as words pays where channels share it, and takes four bytes an element in scratch:
             # to 640 elements, what the first layer of the anomaly detector reads
-            RegisterTiles(LEAST, steps=8, alone=8, part=32, pairs=WordPairs(widest=640, sharing=8)),
-            *(replace(rule, least=SMALL) for rule in COLUMNS),
+            RegisterTiles(MIN, steps=8, alone=8, part=32, pairs=WordPairs(widest=640, sharing=8)),
+            *(replace(rule, minimum=SMALL) for rule in COLUMNS),
         ),
     ),
 )

@@ -48,7 +48,7 @@ def some_run(plan: Plan, rng: Random) -> dict[Var, int] | None:
 
 
 def _any_value(var: Var, rng: Random) -> int:
-    return rng.randrange(var.least, var.most + 1, var.multiple)
+    return rng.randrange(var.minimum, var.maximum + 1, var.multiple)
 
 
 def _repair(plan: Plan, env: dict[Var, int], rng: Random) -> bool:

@@ -21,16 +21,16 @@ from sdk.compiler.ir.loops import Buffer, For, Loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import Var, evaluate_grid, free_vars
 
-__all__ = ["least_lag"]
+__all__ = ["min_lag"]
 
 Ints = NDArray[np.int64]
 Ranges = dict[Var, tuple[int, int]]
-MOST: Final = 1 << 20  # accesses that are looked at
+MAX: Final = 1 << 20  # accesses that are looked at
 REMEMBERED: Final = 1 << 10
 _NEVER: Final = np.iinfo(np.int64).max
 
 
-def least_lag(loops: Loops, out: str, source: str) -> int | None:
+def min_lag(loops: Loops, out: str, source: str) -> int | None:
     """How many bytes below ``source`` the result ``out`` (parameter names) must begin at least for a call for all rows
     to write it over what was read; from 0 up. None where the accesses do not tell, or iterations may run at once.
 
@@ -41,7 +41,7 @@ def least_lag(loops: Loops, out: str, source: str) -> int | None:
         return None
     if a.buffer.dtype != b.buffer.dtype and not a.buffer.dtype.nbytes == b.buffer.dtype.nbytes == 1:
         return None
-    return _least_lag(Same(loops), out, source)
+    return _min_lag(Same(loops), out, source)
 
 
 def _plain(buffer: Buffer) -> bool:
@@ -49,7 +49,7 @@ def _plain(buffer: Buffer) -> bool:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _least_lag(same: Same, out: str, source: str) -> int | None:
+def _min_lag(same: Same, out: str, source: str) -> int | None:
     loops = same.loops
     if any(isinstance(n, For) and n.kind not in ("serial", "unroll") for n in walk(loops.body)):
         return None
@@ -66,7 +66,7 @@ def _least_lag(same: Same, out: str, source: str) -> int | None:
         return None
     base = {v: int(n) for v, n in rows.items() if isinstance(n, int)}
     iterations = math.prod(last - first + 1 for first, last in ranges.values())
-    if iterations > MOST:
+    if iterations > MAX:
         return None
     read, written = np.full(iterations, _NEVER, dtype=np.int64), np.full(iterations, -1, dtype=np.int64)
     for x in found:
@@ -105,7 +105,7 @@ def _touched(
         return None
     axes = {v: r for v, r in ranges.items() if v in used or v in around}
     spans = [last - first + 1 for first, last in axes.values()]
-    if math.prod(spans) > MOST:
+    if math.prod(spans) > MAX:
         return None
     grid = np.indices((1, *spans)).reshape(len(spans) + 1, -1)[1:]
     env: dict[Var, Ints] = {v: np.asarray(n) for v, n in base.items()}

@@ -96,13 +96,13 @@ def live_profile(blocks: Iterable[Block]) -> list[tuple[int, list[Block]]]:
 def overlapping(blocks: Sequence[Block], offsets: Mapping[str, int], align: int) -> int | None:
     """The most bytes that blocks live at a common step take, each rounded up to ``align``, where they share some; None
     where none ever do."""
-    shared, most = False, 0
+    shared, maximum = False, 0
     for _, live in live_profile(blocks):
         ends = sorted((offsets[b.name], offsets[b.name] + b.size) for b in live)
         twice = sum(max(min(end, last) - start, 0) for (_, end), (start, last) in pairwise(ends))
         shared = shared or twice > 0
-        most = max(most, sum(aligned(b.size, align) for b in live) - twice)
-    return most if shared else None
+        maximum = max(maximum, sum(aligned(b.size, align) for b in live) - twice)
+    return maximum if shared else None
 
 
 def separations_by_lifetimes(blocks: Sequence[Block]) -> list[Separation]:

@@ -138,7 +138,7 @@ def plan_summary(module: Module, plan: Plan, at: Mapping[Var, int] | None = None
 
 def _dims(plan: Plan, at: Mapping[Var, int] | None) -> dict[Var, int]:
     """Values of all dims, those that the run computes too: what follows from the others, or at most."""
-    env = {v: v.most for v in (*plan.dims, *plan.fresh)} | dict(at or {})
+    env = {v: v.maximum for v in (*plan.dims, *plan.fresh)} | dict(at or {})
     return complete(plan, env) or env
 
 

@@ -140,9 +140,9 @@ def _samples(dims: Sequence[Var]) -> Points:
 
 
 def _values(var: Var, count: int) -> list[int]:
-    low, high = max(var.least, 1), max(var.most, 1)
+    low, high = max(var.minimum, 1), max(var.maximum, 1)
     found = {round(low * (high / low) ** (k / (count - 1))) // var.multiple * var.multiple for k in range(count)}
-    return sorted({min(max(n, var.least), var.most) for n in found} | {var.least})
+    return sorted({min(max(n, var.minimum), var.maximum) for n in found} | {var.minimum})
 
 
 def _anywhere(dims: Sequence[Var]) -> Points:
@@ -150,8 +150,8 @@ def _anywhere(dims: Sequence[Var]) -> Points:
     rng = np.random.default_rng(0)
     out = {}
     for var in dims:
-        steps = (var.most - var.least) // var.multiple + 1
+        steps = (var.maximum - var.minimum) // var.multiple + 1
         even = rng.integers(0, steps, CHECKED)
         small = np.minimum(np.exp(rng.uniform(0, np.log(steps + 1), CHECKED)).astype(np.int64) - 1, steps - 1)
-        out[var] = var.least + var.multiple * np.where(np.arange(CHECKED) % 2 == 0, even, small)
+        out[var] = var.minimum + var.multiple * np.where(np.arange(CHECKED) % 2 == 0, even, small)
     return out

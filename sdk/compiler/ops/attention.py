@@ -30,7 +30,7 @@ from sdk.errors import BuildError
 
 Array = NDArray[Any]
 Types = Sequence[TensorType]
-_MOST: Final = 1 << 30  # positions
+_MAX: Final = 1 << 30  # positions
 
 
 def _infer(
@@ -77,7 +77,7 @@ def _checked(q: TensorType, keys: TensorType, values: TensorType, start: Dim, wi
     assert isinstance(slots, int)
     if min(heads, kv, size, slots) < 1 or heads % kv:
         raise BuildError(f"{many}: none is 0, and heads share keys evenly")
-    if not 0 <= window < _MOST or prove_ge(start, 0) is not True or prove_ge(_MOST, start + n) is not True:
+    if not 0 <= window < _MAX or prove_ge(start, 0) is not True or prove_ge(_MAX, start + n) is not True:
         raise BuildError(f"attend: a window of {window}, and positions {start} on")
     if ring and not (window and prove_ge(slots, n + (window - 1)) is True):
         raise BuildError(f"attend: {slots} slots do not hold {n} tokens and {window} positions before the last of each")

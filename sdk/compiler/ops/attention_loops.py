@@ -125,10 +125,10 @@ class _Attention:
 
     def made(self) -> Iterator[Stmt]:
         """All rows of a head of keys, in tiles: of heads where there is one token, else of tokens."""
-        most = self.tiles.tokens[0]
+        maximum = self.tiles.tokens[0]
         heads = 1
         if self.shape.n == 1:
-            heads = next(k for k in range(min(most, self.shape.shared), 0, -1) if self.shape.shared % k == 0)
+            heads = next(k for k in range(min(maximum, self.shape.shared), 0, -1) if self.shape.shared % k == 0)
         head, many = variable("head", self.shape.shared // heads), self.shape.shared // heads
         first = self.group * self.shape.shared + head.expr * heads
         yield loop(head, many, *self._tokens(first, heads))
@@ -218,12 +218,12 @@ class _Attention:
             down, up = (self._splat(imm(x, F32)) for x in (1 / self.shape.cap, self.shape.cap))
             value = op("mul", op("tanh", op("mul", value, down)), up)
         score, seen = f"score_{name}", f"seen_{name}"
-        most = op("max", Load(f"most{r}", (), self.real), Ref(seen, self.real))
+        maximum = op("max", Load(f"most{r}", (), self.real), Ref(seen, self.real))
         return [
             Let(score, value),
             Let(seen, self._hidden(Ref(score, self.real), r, base + at)),
             Store("share", (r, at), Ref(seen, self.real)),
-            Store(f"most{r}", (), most),
+            Store(f"most{r}", (), maximum),
         ]
 
     def _positions(self, r: int, token: Dim) -> Iterator[Stmt]:
@@ -233,16 +233,16 @@ class _Attention:
         if s.window:
             yield Let(f"least{r}", op("max", op("sub", now, imm(s.window - 1)), imm(0)))
         if s.ring:
-            least, first = Ref(f"least{r}", I32), Ref(f"first{r}", I32)
-            yield Let(f"first{r}", op("fmod", least, imm(s.slots)))
-            yield Let(f"last{r}", op("add", first, op("sub", now, least)))
+            minimum, first = Ref(f"least{r}", I32), Ref(f"first{r}", I32)
+            yield Let(f"first{r}", op("fmod", minimum, imm(s.slots)))
+            yield Let(f"last{r}", op("add", first, op("sub", now, minimum)))
 
     def _hidden(self, value: ValueExpr, r: int, slot: Dim) -> ValueExpr:
         """Scores of slots from ``slot`` on, those that row ``r`` does not see hidden."""
         s, hidden = self.shape, self._splat(imm(HIDDEN, F32))
         found = self._select(op("sub", Ref(f"{'last' if s.ring else 'now'}{r}", I32), idx(slot - 1)), value, hidden)
         if s.window:
-            before = op("sub", Ref(f"{'first' if s.ring else 'least'}{r}", I32), idx(slot))
+            before = op("sub", Ref(f"{'first' if s.ring else 'minimum'}{r}", I32), idx(slot))
             found = self._select(before, hidden, found)
         if s.ring:  # what is behind the end is at the beginning
             found = self._select(op("sub", Ref(f"last{r}", I32), idx(slot + (s.slots - 1))), value, found)
@@ -256,8 +256,8 @@ class _Attention:
 
     def _shares(self, r: int, base: Dim) -> Iterator[Stmt]:
         """Shares of a row relative to its new largest score, and by what those before go down."""
-        top, most = Load(f"top{r}", (), F32), Load(f"most{r}", (), self.real)
-        largest = most if self.tiles.lanes == 1 else op("fold_max", most, dtype=F32)
+        top, maximum = Load(f"top{r}", (), F32), Load(f"most{r}", (), self.real)
+        largest = maximum if self.tiles.lanes == 1 else op("fold_max", maximum, dtype=F32)
         yield Let(f"new{r}", op("max", top, largest))
         new, down = Ref(f"new{r}", F32), Ref(f"down{r}", F32)
         yield Let(f"down{r}", op("exp", op("sub", top, new)))
@@ -334,6 +334,6 @@ class _Attention:
         return value if self.tiles.lanes == 1 else op("broadcast", value, dtype=self.real)
 
 
-def _divisor(whole: int, most: int) -> int:
-    """The largest divisor of ``whole`` up to ``most``; 1 at least."""
-    return next(k for k in range(max(min(whole, most), 1), 0, -1) if whole % k == 0)
+def _divisor(whole: int, maximum: int) -> int:
+    """The largest divisor of ``whole`` up to ``maximum``; 1 at least."""
+    return next(k for k in range(max(min(whole, maximum), 1), 0, -1) if whole % k == 0)

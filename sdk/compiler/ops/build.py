@@ -40,10 +40,10 @@ def variable(name: str, extent: Dim) -> Var:
     Raises:
         BuildError: the extent has no upper bound.
     """
-    most = max_value(extent)
-    if most is None:
+    maximum = max_value(extent)
+    if maximum is None:
         raise BuildError(f"the extent {extent} of loop {name} has no upper bound")
-    return Var(name, 0, max(most - 1, 0))
+    return Var(name, 0, max(maximum - 1, 0))
 
 
 def loop(var: Var, extent: Dim, *body: Stmt, lo: Dim = 0) -> For:
@@ -53,10 +53,10 @@ def loop(var: Var, extent: Dim, *body: Stmt, lo: Dim = 0) -> For:
 
 def row_vars(extent: Dim) -> Rows:
     """The row range of a function that computes ``extent`` rows of its output."""
-    most = max_value(extent)
-    if most is None:
+    maximum = max_value(extent)
+    if maximum is None:
         raise BuildError(f"the extent {extent} of the rows has no upper bound")
-    return Rows(Var("row_lo", 0, most), Var("row_hi", 0, most), extent)
+    return Rows(Var("row_lo", 0, maximum), Var("row_hi", 0, maximum), extent)
 
 
 def row_axis_of(rank: int) -> int:

@@ -34,7 +34,7 @@ def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], g
     copy = loop(r, size, loop(c, size, Store("m", (r.expr, c.expr), Load("x", (*over.index, r.expr, c.expr), kind))))
     body = over.around(
         Alloc(Buffer("m", kind, (size, size), "scratch")),
-        *(Alloc(Buffer(n, k, (), "register")) for n, k in (("total", kind), ("most", kind), ("best", I32))),
+        *(Alloc(Buffer(n, k, (), "register")) for n, k in (("total", kind), ("maximum", kind), ("best", I32))),
         copy,
         Store("total", (), number(1, kind)),
         loop(p, size, *_column(kind, p.expr, size)),
@@ -49,8 +49,8 @@ def _column(kind: Any, p: Dim, size: int) -> list[Stmt]:
 
     total = Load("total", (), kind)
     s, q, e, f = (Var(n, 0, size - 1) for n in ("s", "q", "e", "f"))
-    larger = op("gt", op("abs", m(s.expr, p)), Load("most", (), kind))
-    find = If(larger, Block((Store("most", (), op("abs", m(s.expr, p))), Store("best", (), idx(s.expr)))))
+    larger = op("gt", op("abs", m(s.expr, p)), Load("maximum", (), kind))
+    find = If(larger, Block((Store("maximum", (), op("abs", m(s.expr, p))), Store("best", (), idx(s.expr)))))
     at = Var("at", *I32.limits).expr
     swap = loop(
         q, size, Let("held", m(p, q.expr)), Store("m", (p, q.expr), m(at, q.expr)),
@@ -66,7 +66,7 @@ def _column(kind: Any, p: Dim, size: int) -> list[Stmt]:
         loop(f, size, Store("m", (e.expr, f.expr), less), lo=p), lo=p + 1,
     )  # fmt: skip
     return [
-        Store("most", (), op("abs", m(p, p))),
+        Store("maximum", (), op("abs", m(p, p))),
         Store("best", (), idx(p)),
         loop(s, size, find, lo=p),
         Let("at", Load("best", (), I32)),

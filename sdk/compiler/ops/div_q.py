@@ -21,17 +21,17 @@ from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
-__all__ = ["MOST_LEFT"]
+__all__ = ["MAX_LEFT"]
 
 Array = NDArray[Any]
 # Bits that numerators leave free of 31: ratios larger than that would shift quotients to the left.
-MOST_LEFT: Final = {I8: 22, I16: 15}
+MAX_LEFT: Final = {I8: 22, I16: 15}
 
 
 def _infer(a: TensorType, b: TensorType, *, shift: int, **_: Any) -> TensorType:
     if a.dtype not in (I8, I16) or b.dtype != a.dtype:
         raise BuildError(f"div_q wants two i8 or two i16 tensors, got {a.dtype} and {b.dtype}")
-    if shift > MOST_LEFT[a.dtype]:
+    if shift > MAX_LEFT[a.dtype]:
         raise BuildError(f"div_q wants quotients of i32, got a shift of {shift}")
     return TensorType(a.dtype, broadcast_shapes(a.shape, b.shape))
 

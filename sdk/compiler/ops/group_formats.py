@@ -49,11 +49,11 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class Scales:
     """What a group of 32 weights is multiplied by: a weight is ``step * factor * number + least``, with one factor, an
-    integer, for each run of the group (none: all are 1) and without ``least`` where that is None."""
+    integer, for each run of the group (none: all are 1) and without ``minimum`` where that is None."""
 
     step: ValueExpr
     factors: tuple[ValueExpr, ...] = ()
-    least: ValueExpr | None = None
+    minimum: ValueExpr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,9 @@ class Format:
         with np.errstate(invalid="ignore", over="ignore"):
             wide = [(_run(s.step, blocks).astype(np.float64), s.factors or (1.0,)) for s in scales]
             steps = [step * _run(factor, blocks) for step, factors in wide for factor in factors]
-            least = [_run(s.least, blocks) if s.least else np.zeros(len(blocks)) for s in scales]
+            minimum = [_run(s.minimum, blocks) if s.minimum else np.zeros(len(blocks)) for s in scales]
         width = columns // self.size
-        whole = ((numbers, self.size), (np.stack(steps, 1), self.size // self.run), (np.stack(least, 1), self.groups))
+        whole = ((numbers, self.size), (np.stack(steps, 1), self.size // self.run), (np.stack(minimum, 1), self.groups))
         first, second, third = (a.astype(np.float64).reshape(len(rows), width * n) for a, n in whole)
         return first, second, third
 
@@ -123,9 +123,9 @@ class Format:
         Raises:
             BuildError: rows that are no whole blocks.
         """
-        numbers, steps, least = self.parts(rows)
+        numbers, steps, minimum = self.parts(rows)
         with np.errstate(invalid="ignore"):
-            return np.repeat(steps, self.run, axis=1) * (numbers - self.zero) + np.repeat(least, GROUP, axis=1)
+            return np.repeat(steps, self.run, axis=1) * (numbers - self.zero) + np.repeat(minimum, GROUP, axis=1)
 
 
 def _field(first: int, count: int) -> ValueExpr:
@@ -191,21 +191,21 @@ def _one_scale(read: Reader) -> tuple[Scales, ...]:
     return (Scales(_half(read, 0)),)
 
 
-def _scale_and_least(read: Reader) -> tuple[Scales, ...]:
-    return (Scales(_half(read, 0), least=_half(read, 2)),)
+def _scale_and_min(read: Reader) -> tuple[Scales, ...]:
+    return (Scales(_half(read, 0), minimum=_half(read, 2)),)
 
 
 def _scale_and_zero(read: Reader) -> tuple[Scales, ...]:
     """least = -scale * zero: exact in f32, of 11 bits by 8."""
     step = _half(read, 0)
     zero = _float(cast(op("and", read(2, 2), literal(255, read(2, 2))), U32.with_lanes(step.dtype.lanes)))
-    return (Scales(step, least=op("mul", op("neg", step), zero)),)
+    return (Scales(step, minimum=op("mul", op("neg", step), zero)),)
 
 
 def _super_scales(read: Reader) -> tuple[Scales, ...]:
     """Eight factors and eight minima of 6 bits in 12 bytes: the first four whole, of the others four bits behind
     them, and two in the upper bits of those before."""
-    step, least = _half(read, 0), op("neg", _half(read, 2))
+    step, minimum = _half(read, 0), op("neg", _half(read, 2))
     first, second, third = (read(at, 4) for at in (4, 8, 12))
 
     def masked(word: ValueExpr, shift: int, mask: int) -> ValueExpr:
@@ -216,7 +216,7 @@ def _super_scales(read: Reader) -> tuple[Scales, ...]:
     return tuple(
         Scales(
             op("mul", step, _float(_byte(factors[k // 4], k % 4))),
-            least=op("mul", least, _float(_byte(minima[k // 4], k % 4))),
+            minimum=op("mul", minimum, _float(_byte(minima[k // 4], k % 4))),
         )
         for k in range(8)
     )
@@ -267,10 +267,10 @@ FORMATS: Final[Mapping[str, Format]] = {
     for form in (
         Format("Q8_0", 32, 34, 128, (Run(32, Bits(2, 0, 8)),), ((0, 1, 2),), _one_scale, signed=True),
         Format("Q4_0", 32, 18, 8, _nibbles(2), ((0, 1, 2),), _one_scale),
-        Format("Q4_1", 32, 20, 0, _nibbles(4), ((0, 1, 2), (2, 1, 2)), _scale_and_least),
+        Format("Q4_1", 32, 20, 0, _nibbles(4), ((0, 1, 2), (2, 1, 2)), _scale_and_min),
         Format("Q4_Z", 32, 20, 0, _nibbles(4), ((0, 1, 2), (2, 1, 2)), _scale_and_zero),
         Format("Q5_0T", 32, 22, 16, _fours(2), ((0, 1, 2),), _one_scale),
-        Format("Q5_1T", 32, 24, 0, _fours(4), ((0, 1, 2), (2, 1, 2)), _scale_and_least),
+        Format("Q5_1T", 32, 24, 0, _fours(4), ((0, 1, 2), (2, 1, 2)), _scale_and_min),
         Format(
             "Q4_K", 256, 144, 0, tuple(Run(32, Bits(16 + 32 * (k // 2), 4 * (k % 2), 4)) for k in range(8)),
             _SUPER, _super_scales,

@@ -29,16 +29,16 @@ from sdk.compiler.sym import Dim, Var, ceildiv
 from sdk.errors import BuildError
 
 __all__ = [
-    "LEAST", "Held", "Place", "blocks_of", "lookup_loops", "named_fields", "number_at", "number_of", "products_loops",
+    "MIN", "Held", "Place", "blocks_of", "lookup_loops", "named_fields", "number_at", "number_of", "products_loops",
     "reader_of", "rows_loops", "scaled_sums",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 Types = Sequence[TensorType]
 Place = Callable[[int, Dim], Load]  # byte ``first`` of a block, and so many behind it
-_MOST_GROUP: Final = 1 << 16
-LEAST: Final = 2.0**-100  # of the largest activation of a group: what is below counts as zeros
-_LEAST_BITS: Final = (127 - 100) << 23
+_MAX_GROUP: Final = 1 << 16
+MIN: Final = 2.0**-100  # of the largest activation of a group: what is below counts as zeros
+_MIN_BITS: Final = (127 - 100) << 23
 _INFINITE: Final = 0x7F800000  # the bits of infinity; those of NaN are above
 _MAGNITUDE: Final = 0x7FFFFFFF  # all bits but the sign
 _MOVED: Final = 1.5 * 2.0**23
@@ -51,8 +51,8 @@ _MOVED_BITS: Final = 0x4B400000
 def _quantize_infer(
     x: TensorType, *, run: int, zero: int, group: int = GROUP, half: bool = False
 ) -> tuple[TensorType, ...]:
-    if not 1 <= group <= _MOST_GROUP:
-        raise BuildError(f"quantize_groups makes groups of up to {_MOST_GROUP}, not of {group}")
+    if not 1 <= group <= _MAX_GROUP:
+        raise BuildError(f"quantize_groups makes groups of up to {_MAX_GROUP}, not of {group}")
     if x.dtype != F32 or x.rank != 2 or not isinstance(x.shape[1], int) or x.shape[1] % group:
         raise BuildError(f"quantize_groups takes f32[m, k] with k a multiple of {group}, not {x.dtype}{list(x.shape)}")
     if run < 1 or group % run or not 0 <= zero <= 128:
@@ -66,11 +66,11 @@ def _quantize_ref(x: Array, *, run: int, zero: int, group: int = GROUP, half: bo
     rows, columns = x.shape
     groups = x.reshape(rows, columns // group, group)
     with np.errstate(all="ignore"):
-        most = np.abs(groups).max(axis=2, initial=np.float32(0))
+        maximum = np.abs(groups).max(axis=2, initial=np.float32(0))
         good = np.isfinite(groups).all(axis=2)
-        used = good & (most >= np.float32(LEAST))
-        inverse = np.where(used, np.float32(127) / most, np.float32(0)).astype(np.float32)
-        scale = np.where(used, most / np.float32(127), np.float32(0)).astype(np.float32)
+        used = good & (maximum >= np.float32(MIN))
+        inverse = np.where(used, np.float32(127) / maximum, np.float32(0)).astype(np.float32)
+        scale = np.where(used, maximum / np.float32(127), np.float32(0)).astype(np.float32)
         scale = np.where(good, scale, np.float32(np.nan))
         scale = scale.astype(np.float16).astype(np.float32) if half else scale
         whole = np.nan_to_num(np.rint(groups * inverse[:, :, None]), nan=0.0).astype(np.int8)
@@ -92,7 +92,7 @@ def _quantize_loops(name: str, types: Types, outs: Types, given: Mapping[str, An
     m, g = over.index
     j, r, k = variable("j", group), variable("r", group // run), variable("k", run)
     size = op("and", op("bits", Load("x", (m, g * group + j.expr), F32), dtype=I32), imm(_MAGNITUDE))
-    most, total = (Load(n, (), I32) for n in ("most", "total"))
+    maximum, total = (Load(n, (), I32) for n in ("maximum", "total"))
     at = g * group + r.expr * run + k.expr
     sum_at = g * (group // run) + r.expr
     last: ValueExpr = op("mul", total, imm(-zero)) if zero else op("mul", cast(total, F32), Ref("scale", F32))
@@ -102,11 +102,11 @@ def _quantize_loops(name: str, types: Types, outs: Types, given: Mapping[str, An
     moved = op("add", op("mul", Load("x", (m, at), F32), Ref("inverse", F32)), imm(_MOVED, F32))
     whole = op("and", op("sub", op("bits", moved, dtype=I32), imm(_MOVED_BITS)), Ref("kept", I32))
     body = over.around(
-        Alloc(Buffer("most", I32, (), "register")),
-        Store("most", (), imm(0)),
-        loop(j, group, Store("most", (), op("max", most, size))),
-        Let("largest", op("bits", most, dtype=F32)),
-        Let("used", op("and", op("ge", most, imm(_LEAST_BITS)), op("lt", most, imm(_INFINITE)))),
+        Alloc(Buffer("maximum", I32, (), "register")),
+        Store("maximum", (), imm(0)),
+        loop(j, group, Store("maximum", (), op("max", maximum, size))),
+        Let("largest", op("bits", maximum, dtype=F32)),
+        Let("used", op("and", op("ge", maximum, imm(_MIN_BITS)), op("lt", maximum, imm(_INFINITE)))),
         Let("kept", op("select", used, imm(-1), imm(0), dtype=I32)),
         Let("inverse", op("select", used, op("tdiv", imm(127.0, F32), largest), imm(0.0, F32), dtype=F32)),
         Let("scale", cast(cast(scale, F16), F32) if given.get("half") else scale),
@@ -211,11 +211,11 @@ def _products_infer(x: TensorType, scale: TensorType, sums: TensorType, w: Tenso
 
 def _products_ref(x: Array, scale: Array, sums: Array, w: Array, *, format: str) -> Array:
     form = format_of(format)
-    numbers, steps, least = form.parts(w)
+    numbers, steps, minimum = form.parts(w)
     with np.errstate(invalid="ignore", over="ignore"):
         wide = scale.astype(np.float64)
         products = (x * np.repeat(wide, GROUP, axis=1)) @ (numbers * np.repeat(steps, form.run, axis=1)).T
-        rest = (sums * np.repeat(wide, GROUP // form.run, axis=1)) @ steps.T if form.zero else sums @ least.T
+        rest = (sums * np.repeat(wide, GROUP // form.run, axis=1)) @ steps.T if form.zero else sums @ minimum.T
         return np.asarray(products + rest).astype(np.float32)
 
 
@@ -264,9 +264,9 @@ def scaled_sums(form: Format, g: int, scales: Scales, m: Dim, block: Dim) -> Val
         sums = [op("mul", total, factor) for total, factor in zip(sums, scales.factors, strict=True)]
     total = sums[0] if len(sums) == 1 else op("add", *sums)
     value = op("mul", op("mul", Load("scale", (m, at), F32), scales.step), total)
-    if scales.least is None:
+    if scales.minimum is None:
         return value
-    return op("add", value, op("mul", Load("sums", (m, at), F32), scales.least))
+    return op("add", value, op("mul", Load("sums", (m, at), F32), scales.minimum))
 
 
 # --- rows as floats -----------------------------------------------------------------------------------------------
@@ -350,8 +350,8 @@ def _weights(form: Format, run: Run, scales: Scales, k: int, over: Nest, place: 
     value: ValueExpr = cast(op("sub", number, imm(form.zero)) if form.zero else number, F32)
     step = op("mul", scales.step, scales.factors[k]) if scales.factors else scales.step
     value = op("mul", Ref("step", F32), value)
-    value = value if scales.least is None else op("add", value, Ref("least", F32))
-    lets = [Let("step", step), *([] if scales.least is None else [Let("least", scales.least)])]
+    value = value if scales.minimum is None else op("add", value, Ref("minimum", F32))
+    lets = [Let("step", step), *([] if scales.minimum is None else [Let("minimum", scales.minimum)])]
     return Block((*lets, loop(j, run.count, Store("o", (*over.index, first + j.expr), value))))
 
 

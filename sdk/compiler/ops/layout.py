@@ -76,10 +76,10 @@ def _window(whole: Nest, axis: int, start: Dim, size: Dim, part: int) -> Nest:
             continue
         end = start + size
         first = 0 if not isinstance(start, int) else start
-        most = max_value(end)
-        if most is None:
+        maximum = max_value(end)
+        if maximum is None:
             raise BuildError(f"the extent {end} of a concat has no upper bound")
-        inner = Var(f"{var.name}_{part}", first, max(most - 1, first))
+        inner = Var(f"{var.name}_{part}", first, max(maximum - 1, first))
         index[axis] = inner.expr
         loops.append((inner, dmax(lo, start), dmin(hi, end)))
     return Nest(whole.rows, tuple(index), tuple(loops))

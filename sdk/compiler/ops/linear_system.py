@@ -58,7 +58,7 @@ def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], g
     body = over.around(
         Alloc(Buffer("m", kind, (size, size), "scratch")),
         Alloc(Buffer("x", kind, (size, width), "scratch")),
-        *(Alloc(Buffer(n, k, (), "register")) for n, k in (("most", kind), ("best", I32))),
+        *(Alloc(Buffer(n, k, (), "register")) for n, k in (("maximum", kind), ("best", I32))),
         loop(r, size, loop(c, size, Store("m", (r.expr, c.expr), Load("a", (*over.index, r.expr, c.expr), kind)))),
         loop(s, size, loop(w, width, Store("x", (s.expr, w.expr), Load("b", (*over.index, s.expr, w.expr), kind)))),
         loop(p, size, *_column(kind, p.expr, size, width)),
@@ -73,8 +73,8 @@ def _column(kind: Any, p: Dim, size: int, width: int) -> list[Stmt]:
     """The largest element from row ``p`` on of column ``p`` to the diagonal, zeros below."""
     s, e = variable("f", size), variable("e", size)
     here = Load("m", (s.expr, p), kind)
-    larger = op("gt", op("abs", here), Load("most", (), kind))
-    find = If(larger, Block((Store("most", (), op("abs", here)), Store("best", (), idx(s.expr)))))
+    larger = op("gt", op("abs", here), Load("maximum", (), kind))
+    find = If(larger, Block((Store("maximum", (), op("abs", here)), Store("best", (), idx(s.expr)))))
     at = Var("at", *I32.limits).expr
     below: list[Stmt] = [Let("factor", op("tdiv", Load("m", (e.expr, p), kind), Load("m", (p, p), kind)))]
     swap: list[Stmt] = []
@@ -91,7 +91,7 @@ def _column(kind: Any, p: Dim, size: int, width: int) -> list[Stmt]:
             lo=p if held == "m" else 0,
         ))  # fmt: skip
     return [
-        Store("most", (), op("abs", Load("m", (p, p), kind))),
+        Store("maximum", (), op("abs", Load("m", (p, p), kind))),
         Store("best", (), idx(p)),
         loop(s, size, find, lo=p),
         Let("at", Load("best", (), I32)),

@@ -24,10 +24,10 @@ from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Var, max_value
 from sdk.errors import BuildError
 
-__all__ = ["MOST_TERMS"]
+__all__ = ["MAX_TERMS"]
 
 Array = NDArray[Any]
-MOST_TERMS: Final = 4095  # sums of more exponentials may leave 32 bits
+MAX_TERMS: Final = 4095  # sums of more exponentials may leave 32 bits
 _SUM_BITS: Final = 12  # integer bits of sums
 _LOG_2: Final = 1488522236  # without integer bits, as all that follow
 _FOURTH_ROOT_HALF: Final = 1805811301
@@ -40,9 +40,9 @@ _QUARTER: Final = 1 << 23  # with 6 integer bits
 def _infer(x: TensorType, exps: TensorType, steps: TensorType) -> TensorType:
     if x.dtype != I8 or x.rank < 1 or any(t.shape != (256,) or t.dtype != I32 for t in (exps, steps)):
         raise BuildError(f"log_softmax_q wants rows of i8 and two i32 tables of 256, got {x.dtype} of rank {x.rank}")
-    most = max_value(x.shape[-1])
-    if most is None or most > MOST_TERMS:
-        raise BuildError(f"log_softmax_q of rows of {x.shape[-1]} elements, more than {MOST_TERMS}")
+    maximum = max_value(x.shape[-1])
+    if maximum is None or maximum > MAX_TERMS:
+        raise BuildError(f"log_softmax_q of rows of {x.shape[-1]} elements, more than {MAX_TERMS}")
     return x
 
 
@@ -132,9 +132,9 @@ def _log_steps(total: ValueExpr) -> list[Stmt]:
 
     def raised(name: str, x: ValueExpr, bits: ValueExpr) -> Ref:
         """x * 2**bits, saturated."""
-        most = let(f"most_{name}", op("shr", imm(INT32_MAX), bits))
-        held = op("shl", op("min", x, most), bits)
-        return let(name, op("select", op("gt", x, most), imm(INT32_MAX), held, dtype=I32))
+        maximum = let(f"most_{name}", op("shr", imm(INT32_MAX), bits))
+        held = op("shl", op("min", x, maximum), bits)
+        return let(name, op("select", op("gt", x, maximum), imm(INT32_MAX), held, dtype=I32))
 
     def power(bits: Ref, more: int) -> ValueExpr:
         return op("add", op("mul", op("sub", imm(_SUM_BITS), bits), imm(1 << 25)), imm(more))

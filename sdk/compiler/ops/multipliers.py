@@ -44,6 +44,6 @@ def channel_multipliers(ratios: Array, bounds: Array, wide: bool) -> Multipliers
     if wide and int(shift.max()) > 7:
         raise BuildError(f"the scale ratio {float(ratios.max())} is too large for 16-bit activations")
     left = np.broadcast_to(np.maximum(shift, 0), bounds.shape)
-    most = max(int(b) << int(s) for b, s in zip(bounds, left, strict=True))
-    bits = min(max(most.bit_length(), 1), 63 if wide else 31)
+    maximum = max(int(b) << int(s) for b, s in zip(bounds, left, strict=True))
+    bits = min(max(maximum.bit_length(), 1), 63 if wide else 31)
     return Multipliers(mult, shift, int(shift.min()), int(shift.max()), bits)

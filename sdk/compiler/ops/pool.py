@@ -145,10 +145,10 @@ def lowest(kind: DType) -> float:
 
 
 def _max_ref(x: Array, *, lo: int | None = None, hi: int | None = None, kernel: Any, **window: Any) -> Array:
-    least = -np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
+    minimum = -np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
     axes = len(kernel)
-    most = _taps(x, least, kernel, **window).max(axis=tuple(range(1 + axes, 1 + 2 * axes)))
-    return _clipped(most, lo, hi, x.dtype)
+    maximum = _taps(x, minimum, kernel, **window).max(axis=tuple(range(1 + axes, 1 + 2 * axes)))
+    return _clipped(maximum, lo, hi, x.dtype)
 
 
 def clamped(value: ValueExpr, lo: int | None, hi: int | None, kind: DType) -> ValueExpr:
@@ -248,8 +248,8 @@ def _argmax_infer(x: TensorType, **window: Any) -> tuple[TensorType, TensorType]
 
 
 def _argmax_ref(x: Array, **window: Any) -> tuple[Array, Array]:
-    least = -np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
-    values = _taps(x, least, **window)
+    minimum = -np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
+    values = _taps(x, minimum, **window)
     at = np.arange(x.shape[1] * x.shape[2], dtype=np.int64).reshape(1, x.shape[1], x.shape[2], 1)
     places = np.broadcast_to(_taps(at, -1, **window), values.shape)
     flat = (*values.shape[:3], -1, values.shape[-1])
@@ -272,7 +272,7 @@ def _argmax_loops(
     row = oh * stride[0] + kh.expr * dilation[0] - pad[0]
     col = ow * stride[1] + kw.expr * dilation[1] - pad[1]
     wide = compute_type(kind)
-    least = imm(lowest(kind), wide)
+    minimum = imm(lowest(kind), wide)
     overhangs = any(pad) or given.get("ceil", False)
     tap = cast(read(x, (image, row, col, oc), outside=lowest(kind) if overhangs else None), wide)
     best, place = Load("best", (), wide), Load("place", (), I32)
@@ -281,7 +281,7 @@ def _argmax_loops(
     body = over.around(
         Alloc(Buffer("best", wide, (), "register")),
         Alloc(Buffer("place", I32, (), "register")),
-        Store("best", (), least),
+        Store("best", (), minimum),
         Store("place", (), imm(0)),
         loop(
             kh,

@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 Check = tuple[Dim, Dim]
-_MOST = (1 << 31) - 1
+_MAX = (1 << 31) - 1
 
 
 def require_indices(what: str, dtype: DType) -> None:
@@ -98,8 +98,8 @@ def _narrow(value: ValueExpr) -> ValueExpr:
         return cast(value, I32)
     if value.dtype.bits == 32:
         value = cast(value, I64)
-    value = op("min", value, imm(_MOST, value.dtype))
-    return cast(op("max", value, imm(-_MOST - 1, I64)) if value.dtype == I64 else value, I32)
+    value = op("min", value, imm(_MAX, value.dtype))
+    return cast(op("max", value, imm(-_MAX - 1, I64)) if value.dtype == I64 else value, I32)
 
 
 def guarded(cond: ValueExpr | None, then: Stmt, orelse: Stmt | None = None) -> Stmt:
@@ -111,8 +111,8 @@ def guarded(cond: ValueExpr | None, then: Stmt, orelse: Stmt | None = None) -> S
 
 def resolve(indices: NDArray[np.integer], extent: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """In numpy: positions inside ``0..extent`` (0 for those outside), and which indices were inside."""
-    wide = np.minimum(indices, _MOST) if indices.dtype.itemsize == 8 else indices
-    at = np.maximum(np.asarray(wide).astype(np.int64), -_MOST - 1)
+    wide = np.minimum(indices, _MAX) if indices.dtype.itemsize == 8 else indices
+    at = np.maximum(np.asarray(wide).astype(np.int64), -_MAX - 1)
     at = np.where(at < 0, at + extent, at)
     inside = (at >= 0) & (at < extent)
     return np.where(inside, at, 0), inside

@@ -41,11 +41,11 @@ class Rule:
     combine: Combine
 
 
-def _least(kind: DType) -> float:
+def _minimum(kind: DType) -> float:
     return -math.inf if kind.is_float else kind.limits[0]
 
 
-def _most(kind: DType) -> float:
+def _maximum(kind: DType) -> float:
     return math.inf if kind.is_float else kind.limits[1]
 
 
@@ -57,8 +57,8 @@ RULES: Mapping[str, Rule] = {
     "reduce_sum": Rule(_zero, lambda kind: "add", np.add.reduce, "fiu", Combine.SUM),
     "reduce_mean": Rule(_zero, lambda kind: "add", np.add.reduce, "fiu", Combine.MEAN),
     "reduce_prod": Rule(lambda kind: 1, lambda kind: "mul", np.multiply.reduce, "fiu", Combine.PRODUCT),
-    "reduce_max": Rule(_least, lambda kind: "or" if kind == BOOL else "max", np.maximum.reduce, "fiub", Combine.MAX),
-    "reduce_min": Rule(_most, lambda kind: "and" if kind == BOOL else "min", np.minimum.reduce, "fiub", Combine.MIN),
+    "reduce_max": Rule(_minimum, lambda kind: "or" if kind == BOOL else "max", np.maximum.reduce, "fiub", Combine.MAX),
+    "reduce_min": Rule(_maximum, lambda kind: "and" if kind == BOOL else "min", np.minimum.reduce, "fiub", Combine.MIN),
 }
 
 

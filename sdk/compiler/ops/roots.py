@@ -99,9 +99,9 @@ def inverse_root_steps(x: ValueExpr, tag: str = "") -> list[Stmt]:
 
 def _shifted_up(x: ValueExpr, bits: int) -> ValueExpr:
     """x * 2**bits, saturated."""
-    most = INT32_MAX >> bits
-    shifted = op("shl", op("max", op("min", x, imm(most)), imm(-most - 1)), imm(bits))
-    return op("select", op("gt", x, imm(most)), imm(INT32_MAX), shifted, dtype=I32)
+    maximum = INT32_MAX >> bits
+    shifted = op("shl", op("max", op("min", x, imm(maximum)), imm(-maximum - 1)), imm(bits))
+    return op("select", op("gt", x, imm(maximum)), imm(INT32_MAX), shifted, dtype=I32)
 
 
 _T = TensorType

@@ -32,8 +32,8 @@ def _infer(name: str) -> Callable[..., TensorType]:
 
 
 def _not_empty(name: str, extent: Dim) -> None:
-    least = min_value(extent)
-    if least is None or least < 1:
+    minimum = min_value(extent)
+    if minimum is None or minimum < 1:
         raise BuildError(f"{name} along an axis of {extent} elements, which may be none")
 
 

@@ -13,7 +13,7 @@ from sdk.errors import BuildError
 
 __all__ = ["write_rows"]
 
-_MOST_PLACE: Final = (1 << 31) - 1
+_MAX_PLACE: Final = (1 << 31) - 1
 
 
 def write_rows(name: str, rows: TensorType, state: State, at: Dim) -> Loops:
@@ -28,8 +28,8 @@ def write_rows(name: str, rows: TensorType, state: State, at: Dim) -> Loops:
     block = shape[-1] if state.layout == "blocked" else 1
     assert isinstance(block, int)  # as the verifier has it
     last = ceildiv(at + rows.shape[row_axis], block) * product(shape[axis + 1 :])
-    most = max_value(last)
-    if most is None or most > _MOST_PLACE:
+    maximum = max_value(last)
+    if maximum is None or maximum > _MAX_PLACE:
         raise BuildError(
             f"rows of a state are written up to element {last}, which may not fit 32 bits",
             hint="give the position a smaller upper bound",

@@ -35,11 +35,11 @@ def stored_rows(x: Array, asymmetric: bool) -> tuple[Array, Array]:
             none, scale = low == high, wide.astype(np.float32)
             by = _F32(1) / scale
         else:
-            most = np.maximum(-low, high)
-            none, scale, by = most == 0, most / _F32(127), _F32(127) / most
+            maximum = np.maximum(-low, high)
+            none, scale, by = maximum == 0, maximum / _F32(127), _F32(127) / maximum
         point, scale, by = (np.where(none, n, v).astype(np.float32) for n, v in ((0, point), (1, scale), (1, by)))
-        least = -128 if asymmetric else -127
-        steps = np.clip(_away(point + x * by), least, 127) - point
+        minimum = -128 if asymmetric else -127
+        steps = np.clip(_away(point + x * by), minimum, 127) - point
     return steps.astype(np.int16), scale[..., 0]
 
 
@@ -90,12 +90,12 @@ def store_vector(source: str, target: str, size: int, asymmetric: bool, tag: str
 
 
 def _symmetric(low: ValueExpr, high: ValueExpr, tag: str) -> list[Stmt]:
-    most, one, limit = Ref(f"most{tag}", F32), number(1, F32), number(127, F32)
-    none = op("eq", most, number(0, F32))
+    maximum, one, limit = Ref(f"most{tag}", F32), number(1, F32), number(127, F32)
+    none = op("eq", maximum, number(0, F32))
     return [
-        Let(most.name, op("max", op("neg", low), high)),
-        Let(f"scale{tag}", _where(none, one, op("tdiv", most, limit))),
-        Let(f"by{tag}", _where(none, one, op("tdiv", limit, most))),
+        Let(maximum.name, op("max", op("neg", low), high)),
+        Let(f"scale{tag}", _where(none, one, op("tdiv", maximum, limit))),
+        Let(f"by{tag}", _where(none, one, op("tdiv", limit, maximum))),
     ]
 
 

@@ -27,19 +27,19 @@ Array = NDArray[Any]
 _NAMES = ("top", "left", "bottom", "right")
 
 
-def _most(boxes: TensorType, most: int) -> Dim:
+def _maximum(boxes: TensorType, maximum: int) -> Dim:
     """Boxes that one class of one image can keep."""
-    return dmin(boxes.shape[1], most)
+    return dmin(boxes.shape[1], maximum)
 
 
 def _infer(
-    boxes: TensorType, scores: TensorType, *, most: int, overlap: float, least: Any, center: bool
+    boxes: TensorType, scores: TensorType, *, maximum: int, overlap: float, minimum: Any, center: bool
 ) -> tuple[TensorType, TensorType]:
     if boxes.rank != 3 or scores.rank != 3 or boxes.dtype != F32 or scores.dtype != F32 or boxes.shape[2] != 4:
         raise BuildError("nms wants f32 boxes[b, n, 4] and scores[b, c, n]")
     require_equal("images of boxes and scores", boxes.shape[0], scores.shape[0])
     require_equal("boxes and scores", boxes.shape[1], scores.shape[2])
-    rows = scores.shape[0] * scores.shape[1] * _most(boxes, most)
+    rows = scores.shape[0] * scores.shape[1] * _maximum(boxes, maximum)
     return TensorType(I64, (rows, 3)), TensorType(I32, (1,))
 
 
@@ -62,20 +62,20 @@ def _overlaps(one: Array, rest: Array, center: bool) -> Array:
 
 
 def _ref(
-    boxes: Array, scores: Array, *, most: int, overlap: float, least: Any, center: bool
+    boxes: Array, scores: Array, *, maximum: int, overlap: float, minimum: Any, center: bool
 ) -> tuple[Array, Array]:
     found = []
     for image, label in np.ndindex(scores.shape[:2]):
         score = scores[image, label]
-        alive = np.ones(score.shape, bool) if least is False else score > np.float32(least)
-        for _ in range(min(most, score.size)):
+        alive = np.ones(score.shape, bool) if minimum is False else score > np.float32(minimum)
+        for _ in range(min(maximum, score.size)):
             if not alive.any():
                 break
             best = int(np.argmax(np.where(alive, score, -np.inf)))
             found.append((image, label, best))
             alive &= ~(_overlaps(boxes[image, best], boxes[image], center) > np.float32(overlap))
             alive[best] = False
-    out = np.zeros((scores.shape[0] * scores.shape[1] * min(most, boxes.shape[1]), 3), np.int64)
+    out = np.zeros((scores.shape[0] * scores.shape[1] * min(maximum, boxes.shape[1]), 3), np.int64)
     out[: len(found)] = np.array(found, np.int64).reshape(-1, 3)
     return out, np.array([len(found)], np.int32)
 
@@ -120,13 +120,13 @@ def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], g
     boxes, scores = types
     count, center = boxes.shape[1], bool(given["center"])
     b, c = variable("b", scores.shape[0]), variable("c", scores.shape[1])
-    most = _most(boxes, given["most"])
+    maximum = _maximum(boxes, given["maximum"])
     i, j, k = variable("i", count), variable("j", count), variable("k", count)
     row, column = variable("row", outs[0].shape[0]), variable("column", 3)
     kept, best, score = Load("kept", (), I32), Load("best", (), I32), Load("score", (), F32)
     start: ValueExpr = imm(1)
-    if given["least"] is not False:
-        start = cast(op("gt", Load("scores", (b.expr, c.expr, i.expr), F32), imm(float(given["least"]), F32)), I32)
+    if given["minimum"] is not False:
+        start = cast(op("gt", Load("scores", (b.expr, c.expr, i.expr), F32), imm(float(given["minimum"]), F32)), I32)
     at, slot = Var("at", *I32.limits).expr, Var("slot", *I32.limits).expr
     mine = Load("scores", (b.expr, c.expr, j.expr), F32)
     wins = op("or", op("lt", best, imm(0)), op("gt", mine, score))
@@ -146,7 +146,7 @@ def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], g
     ))  # fmt: skip
     found = guarded(unproved([(at, count)], PathConditions()), keep)
     reset = (Store("best", (), imm(-1)), Store("score", (), imm(0.0, F32)))
-    ranks = loop(variable("rank", most), most, *reset, search, Let("at", best), found)
+    ranks = loop(variable("rank", maximum), maximum, *reset, search, Let("at", best), found)
     each = (loop(i, count, Store("alive", (i.expr,), start)), ranks)
     body: list[Stmt] = [
         loop(row, outs[0].shape[0], loop(column, 3, Store("o0", (row.expr, column.expr), imm(0, I64)))),
@@ -179,9 +179,9 @@ define(
         samples=(
             sample(
                 _T(F32, (2, 9, 4)), _T(F32, (2, 3, 9)), values={0: _sample_boxes(2, 9)},
-                most=4, overlap=0.3, least=0.1, center=False,
+                maximum=4, overlap=0.3, minimum=0.1, center=False,
             ),
-            sample(_T(F32, (1, _N, 4)), _T(F32, (1, 2, _N)), most=5, overlap=0.2, least=False, center=True),
+            sample(_T(F32, (1, _N, 4)), _T(F32, (1, 2, _N)), maximum=5, overlap=0.2, minimum=False, center=True),
         ),
         kind=OPAQUE,
     )

@@ -145,8 +145,8 @@ class PlanMemory:
 
 def _near(segmenter: Segmenter) -> int:
     """The estimate of the peak that plans for least memory aim at."""
-    least = segmenter.min_peak()
-    return least + least // SLACK
+    minimum = segmenter.min_peak()
+    return minimum + minimum // SLACK
 
 
 def _over(laid: Laid, limit: int, dims: bool, iterations: bool) -> BuildError:

@@ -65,12 +65,12 @@ def shape_of_attention(loops: Loops, *, all_rows: bool = False) -> Shape | None:
 
 def _attributes(lets: Mapping[str, ValueExpr]) -> dict[str, float] | None:
     """Scale, cap, window and ring by the values that a nest names."""
-    score, least, first = (lets.get(name) for name in ("score_sum0_0", "least0", "first0"))
+    score, minimum, first = (lets.get(name) for name in ("score_sum0_0", "least0", "first0"))
     numbers = [n.value for n in walk(score) if isinstance(n, Imm)] if score is not None else []
     scaled = isinstance(score, Op) and len(numbers) in (1, 3)
     if not scaled:
         return None
-    window = next((n.value for n in walk(least) if isinstance(n, Imm)), None) if least is not None else None
+    window = next((n.value for n in walk(minimum) if isinstance(n, Imm)), None) if minimum is not None else None
     cap = numbers[-1] if len(numbers) == 3 else 0.0
     wide = 0 if window is None else int(window) + 1
     return {"scale": numbers[0], "cap": cap, "window": wide, "ring": first is not None}

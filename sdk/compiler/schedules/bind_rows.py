@@ -26,12 +26,12 @@ def bind_rows(loops: Loops, name: Loop) -> Loops:
     loop = find(loops, name)
     whole: dict[Var, Dim] = {rows.lo: 0, rows.hi: rows.extent}
     extent = substitute(loop.hi, whole)
-    most = max_value(extent)
+    maximum = max_value(extent)
     if loop.until is not None or loop.axis or substitute(loop.lo, whole) != 0:
         raise ScheduleError(f"bind_rows({name}): it may end early, is bound to an axis or does not start at 0")
-    if most is None or not free_vars(extent) <= set(loops.dims):
+    if maximum is None or not free_vars(extent) <= set(loops.dims):
         raise ScheduleError(f"bind_rows({name}): its extent {extent} has no upper bound or depends on loops around it")
-    mine = Rows(Var(rows.lo.name, 0, most), Var(rows.hi.name, 0, most), extent)
+    mine = Rows(Var(rows.lo.name, 0, maximum), Var(rows.hi.name, 0, maximum), extent)
     found: list[For] = []
 
     def one(node: For) -> tuple[Stmt, ...]:

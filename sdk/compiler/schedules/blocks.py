@@ -61,9 +61,9 @@ def block(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
         outer, inner = counter(made.outer, count), Var(made.inner, 0, size - 1)
         at = loop.lo + outer.expr * size + inner.expr
         whole = prove_eq(ceildiv(extent, size) * size, extent) is True
-        most: Dim = size if whole else dmin(size, extent - outer.expr * size)
+        maximum: Dim = size if whole else dmin(size, extent - outer.expr * size)
         body = substitute_dims(loop.body, {loop.var: at})
-        return (For(outer, 0, count, Block((For(inner, 0, most, body),)), loop.kind),)
+        return (For(outer, 0, count, Block((For(inner, 0, maximum, body),)), loop.kind),)
 
     return replace_loop(loops, name, one), made
 
@@ -135,15 +135,15 @@ def _tiles(loop: For, size: int) -> tuple[Stmt, Tiles]:
     return tiles, Tiles(Loop(outer.name), Loop(inner.name))
 
 
-def _rest(loop: For, at: Dim, size: int, most: int) -> tuple[Stmt, Tiles]:
+def _rest(loop: For, at: Dim, size: int, maximum: int) -> tuple[Stmt, Tiles]:
     """At most so many tiles of a size from ``at`` on, each where there is enough left."""
     name = loop.var.name
-    outer, inner = Var(f"{name}_o_t{size}", 0, most - 1), Var(f"{name}_i_t{size}", 0, size - 1)
-    start = at + outer.expr * size if most > 1 else at
+    outer, inner = Var(f"{name}_o_t{size}", 0, maximum - 1), Var(f"{name}_i_t{size}", 0, size - 1)
+    start = at + outer.expr * size if maximum > 1 else at
     body, copies, buffers = copied(substitute_dims(loop.body, {loop.var: start + inner.expr}), f"_t{size}")
     tile = If(op("ge", idx(loop.hi - start), imm(size)), Block((For(inner, 0, size, body),)))
     made = Tiles(Loop(outer.name), Loop(inner.name), copies=copies, buffers=buffers)
-    return For(outer, 0, most, Block((tile,))) if most > 1 else tile, made
+    return For(outer, 0, maximum, Block((tile,))) if maximum > 1 else tile, made
 
 
 def overlap(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
@@ -159,7 +159,7 @@ def overlap(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
     def one(loop: For) -> tuple[Stmt, ...]:
         extent = loop.hi - loop.lo
         check_whole(loop, f"overlap({name}, {size})")
-        if size < 1 or prove_ge(_least(loops, loop, extent), size) is not True:
+        if size < 1 or prove_ge(_minimum(loops, loop, extent), size) is not True:
             raise ScheduleError(f"overlap({name}, {size}): the loop does not run {size} times or more for certain")
         private = {n.buffer.name for n in statements(loop.body) if isinstance(n, Alloc)}
         loads, stores = buffers_used(loop.body)
@@ -175,7 +175,7 @@ def overlap(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
     return replace_loop(loops, name, one), made
 
 
-def _least(loops: Loops, loop: For, extent: Dim) -> Dim:
+def _minimum(loops: Loops, loop: For, extent: Dim) -> Dim:
     """What the extent of a loop is in the last iterations of those around it, where it shrinks with them."""
     for around in (n for n in statements(loops.body) if isinstance(n, For) and loop in statements(n.body)):
         if prove_ge(extent - substitute(extent, {around.var: around.var.expr + 1}), 0) is True:

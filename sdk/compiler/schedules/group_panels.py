@@ -69,8 +69,8 @@ def group_panels(
 
 def _in_pairs(form: Format) -> int:
     """How many sums of two products by activations of any 8 bits a sum of 16 bits has room for."""
-    most = max((1 << run.low.bits + (run.high.bits if run.high else 0)) - 1 for run in form.runs)
-    return I16.limits[1] // (2 * most * -I8.limits[0])
+    maximum = max((1 << run.low.bits + (run.high.bits if run.high else 0)) - 1 for run in form.runs)
+    return I16.limits[1] // (2 * maximum * -I8.limits[0])
 
 
 def format_of_products(loops: Loops) -> Format | None:
@@ -169,9 +169,9 @@ class _Panels:
         layout = panel_layout(self.form, nbytes)
         type = layout.stored(w.type)
         panels = ceildiv(rows, PANEL)
-        most = max_value(panels) or 0
-        panel = Var("panel", 0, max(most - 1, 0))
-        range_ = Rows(Var("row_lo", 0, most), Var("row_hi", 0, most), panels)
+        maximum = max_value(panels) or 0
+        panel = Var("panel", 0, max(maximum - 1, 0))
+        range_ = Rows(Var("row_lo", 0, maximum), Var("row_hi", 0, maximum), panels)
         body = Block(tuple(self._tiles(panel.expr, many, tokens, type)))
         params = tuple(
             Param(replace(w, dtype=type.dtype, shape=type.shape), "read", layout) if p.buffer is w else p
@@ -185,10 +185,10 @@ class _Panels:
         start: Dim = 0
         for k, count in enumerate(tokens):
             tiles = floordiv(many - start, count)
-            most = max_value(tiles) or 0
-            if most < 1:
+            maximum = max_value(tiles) or 0
+            if maximum < 1:
                 continue
-            at = Var(f"tile{k}", 0, most - 1)
+            at = Var(f"tile{k}", 0, maximum - 1)
             vectors = min(max(self.sums // count, 1), PANEL // self.lanes)
             steps = PANEL // self.lanes // vectors
             part = Var(f"part{k}", 0, steps - 1)
@@ -285,10 +285,10 @@ class _Panels:
         words = [(n, j) for n, run in enumerate(runs) for j in range(0, run.count, WORD)]
         if totals == 1:  # runs in turn: they may be bits of the same bytes
             words.sort(key=lambda word: word[1])
-        most = _in_pairs(self.form) if self.factors == "pairs" else len(words)
-        for first in range(0, len(words), most):
+        maximum = _in_pairs(self.form) if self.factors == "pairs" else len(words)
+        for first in range(0, len(words), maximum):
             some: list[Stmt] = []
-            for n, j in words[first : first + most]:
+            for n, j in words[first : first + maximum]:
                 x = block * self.form.size + g * GROUP + n * runs[n].count + j
                 some.append(Block(tuple(self._word(tile, place, k, runs[n], j, x, n if totals > 1 else 0))))
             if self.factors == "pairs":
@@ -400,8 +400,8 @@ class _Panels:
         step = Ref(f"step{v}", self.real)
         for k, factor in enumerate(scales.factors):
             yield Let(f"factor{v}_{k}", factor)
-        if scales.least is not None:
-            yield Let(f"least{v}", scales.least)
+        if scales.minimum is not None:
+            yield Let(f"least{v}", scales.minimum)
         for t in range(tile.tokens):
             name, row = f"acc{t}_{v}", tile.row + t
             acc: ValueExpr = Load(name, (), self.real)
@@ -410,7 +410,7 @@ class _Panels:
             total = op("mul", first, Ref(f"factor{v}_0", self.real)) if scales.factors else first
             for n, part in enumerate(more, 1):
                 total = op("fma", part, Ref(f"factor{v}_{n}", self.real), total)
-            if scales.least is not None:
+            if scales.minimum is not None:
                 acc = op("fma", self._splat(Load("sums", (row, group), F32)), Ref(f"least{v}", self.real), acc)
             scale = op("mul", step, self._splat(Load("scale", (row, group), F32)))
             yield Store(name, (), op("fma", total, scale, acc))

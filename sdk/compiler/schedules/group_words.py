@@ -57,8 +57,8 @@ class _Words:
         layout = panel_layout(self.form, nbytes)
         type = layout.stored(w.type)
         panels = ceildiv(count, PANEL)
-        most = max_value(panels) or 0
-        range_ = Rows(Var("row_lo", 0, most), Var("row_hi", 0, most), panels)
+        maximum = max_value(panels) or 0
+        range_ = Rows(Var("row_lo", 0, maximum), Var("row_hi", 0, maximum), panels)
         panel, row, lane = variable("panel", max(panels, 1)), variable("token", many), variable("lane", PANEL)
         token: Dim = 0 if many == 1 else row.expr
         (records,) = (step for step in layout.steps if isinstance(step, Records))

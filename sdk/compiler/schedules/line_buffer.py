@@ -233,5 +233,5 @@ class _Copy:
         return (For(var, 0, self.axes[self.kept[depth]].extent, Block(inner)),)
 
     def variable(self, depth: int, part: str) -> Var:
-        most = max_value(self.axes[self.kept[depth]].extent) or 1
-        return Var(_along(self.name, depth, part), 0, max(most - 1, 0))
+        maximum = max_value(self.axes[self.kept[depth]].extent) or 1
+        return Var(_along(self.name, depth, part), 0, max(maximum - 1, 0))

@@ -110,10 +110,10 @@ def check_whole(loop: For, step: str) -> None:
 
 def counter(name: str, extent: Dim) -> Var:
     """The variable of a loop from 0 to an extent that has an upper bound."""
-    most = max_value(extent)
-    if most is None:
+    maximum = max_value(extent)
+    if maximum is None:
         raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
-    return Var(name, 0, max(most - 1, 0))
+    return Var(name, 0, max(maximum - 1, 0))
 
 
 def replace_loop(loops: Loops, name: Loop, fn: Callable[[For], tuple[Stmt, ...]]) -> Loops:

@@ -76,7 +76,7 @@ def _dims(one: Candidate, rng: np.random.Generator) -> dict[str, int]:
 
 
 def _upward(var: Var, steps: int) -> int:
-    return max(min(var.most, var.least + steps * var.multiple), var.least)
+    return max(min(var.maximum, var.minimum + steps * var.multiple), var.minimum)
 
 
 def _differs(one: Candidate, rng: np.random.Generator, whole: bool, allowance: Allowance) -> str:

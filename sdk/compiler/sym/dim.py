@@ -19,8 +19,8 @@ from sdk.errors import SdkError
 __all__ = ["Dim", "Expr", "Factor", "Func", "Var", "ceildiv", "dmax", "dmin", "floordiv", "from_terms", "grain", "mod"]
 
 Dim = Union[int, "Expr"]
-MOST_TERMS = 1 << 14  # of one product: those of models have under 100
-MOST_LATEST = 1 << 13  # expressions that are kept though nothing else may hold them
+MAX_TERMS = 1 << 14  # of one product: those of models have under 100
+MAX_LATEST = 1 << 13  # expressions that are kept though nothing else may hold them
 
 
 class _Node:
@@ -36,18 +36,18 @@ class _Node:
 class Var(_Node):
     """A named integer in ``lo..hi`` (inclusive) that is a multiple of ``multiple``.
 
-    ``least`` and ``most`` are its smallest and largest value: multiples, where a bound need not be one.
+    ``minimum`` and ``maximum`` are its smallest and largest value: multiples, where a bound need not be one.
     """
 
-    __slots__ = ("hi", "least", "lo", "most", "multiple", "name")
+    __slots__ = ("hi", "lo", "maximum", "minimum", "multiple", "name")
     exact: ClassVar[bool] = False  # as that of a Func
     _table: ClassVar[weakref.WeakValueDictionary[tuple[str, int, int, int], Var]] = weakref.WeakValueDictionary()
     name: str
     lo: int
     hi: int
     multiple: int
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
     def __new__(cls, name: str, lo: int, hi: int, multiple: int = 1) -> Var:
         """The one variable of this name and these bounds."""
@@ -62,7 +62,7 @@ class Var(_Node):
             )
         self = object.__new__(cls)
         self.name, self.lo, self.hi, self.multiple = name, lo, hi, multiple
-        self.least, self.most = -(-lo // multiple) * multiple, hi // multiple * multiple
+        self.minimum, self.maximum = -(-lo // multiple) * multiple, hi // multiple * multiple
         self._key = f"{name}\x00{lo}\x00{hi}\x00{multiple}"
         cls._table[key] = self
         return self
@@ -148,7 +148,7 @@ class Expr(_Node):
             found.divides = any([f.exact for f in factors])
             found._key = "+".join([*[f"{c}*{_term_key(t)}" for t, c in terms], str(const)])
             cls._table[key] = found
-        if len(cls._latest) >= MOST_LATEST:
+        if len(cls._latest) >= MAX_LATEST:
             cls._latest.clear()
         cls._latest[key] = found
         return found
@@ -260,9 +260,9 @@ def _mul(a: Dim, b: Dim) -> Dim:
     out: dict[Term, int] = {}
     left: list[tuple[Term, int]] = [*a.terms, ((), a.const)]
     right: list[tuple[Term, int]] = [*b.terms, ((), b.const)]
-    if len(left) * len(right) > MOST_TERMS:
+    if len(left) * len(right) > MAX_TERMS:
         raise SdkError(
-            f"a product of sizes has {len(left)} times {len(right)} terms", why=f"at most {MOST_TERMS} are kept",
+            f"a product of sizes has {len(left)} times {len(right)} terms", why=f"at most {MAX_TERMS} are kept",
             hint="give sums of sizes a name of their own, or give sizes as numbers with --dim",
         )  # fmt: skip
     for ta, ca in left:
@@ -446,7 +446,7 @@ def interval(a: Dim) -> Interval:
 
 def _factor_interval(factor: Factor) -> Interval:
     if isinstance(factor, Var):
-        return factor.least, factor.most
+        return factor.minimum, factor.maximum
     (alo, ahi), (blo, bhi) = interval(factor.a), interval(factor.b)
     if factor.name == "floordiv":
         if alo is None or ahi is None or blo is None or bhi is None or blo <= 0:

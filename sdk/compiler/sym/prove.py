@@ -34,7 +34,7 @@ Range = tuple[int | None, int | None]
 
 
 def _domain(var: Var) -> Grid:
-    return np.arange(var.least, var.hi + 1, var.multiple, dtype=np.int64)
+    return np.arange(var.minimum, var.hi + 1, var.multiple, dtype=np.int64)
 
 
 def values(a: Dim) -> Grid | None:
@@ -95,9 +95,9 @@ def _range(a: Dim) -> tuple[Range, bool]:
     for part in _parts(a):
         found = _exact(part)
         exact &= found is not None
-        least, most = found if found is not None else interval(part)
-        lo = None if lo is None or least is None else lo + least
-        hi = None if hi is None or most is None else hi + most
+        minimum, maximum = found if found is not None else interval(part)
+        lo = None if lo is None or minimum is None else lo + minimum
+        hi = None if hi is None or maximum is None else hi + maximum
     return (lo, hi), exact
 
 

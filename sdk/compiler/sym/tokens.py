@@ -163,7 +163,7 @@ class Cursor:
 
 
 def _too_deep(source: Source, at: int) -> ParseError:
-    message = f"more than {TEXT_NESTING.most} {TEXT_NESTING.unit}"
+    message = f"more than {TEXT_NESTING.maximum} {TEXT_NESTING.unit}"
     return ParseError(message, Span(source, at, at + 1), hint=TEXT_NESTING.hint)
 
 
@@ -181,7 +181,7 @@ def _tokenize(source: Source) -> list[tuple[str, str, int]]:
             raise ParseError(f"a number of {len(match[0])} digits", Span(source, match.start(), at))
         # what reads the text recurses as deep as brackets stand inside one another
         depth += (match[0] in ("(", "[", "{")) - (match[0] in (")", "]", "}"))
-        if depth > TEXT_NESTING.most:
+        if depth > TEXT_NESTING.maximum:
             raise _too_deep(source, match.start())
     if at != len(text):
         what = "unterminated string" if text[at] == '"' else f"unexpected character {text[at]!r}"

@@ -161,8 +161,8 @@ class _Checker:
             self.error(f"{where}, {_show([state.type])}, written as {_show([type])}")
         self._symbols(state.type.shape, fresh=False)
         if state.layout == "plain":
-            most = interval(state.extent - count - at)[1]  # what is less is checked at run time
-            if prove_ge(at, 0) is not True or (most is not None and most < 0):
+            maximum = interval(state.extent - count - at)[1]  # what is less is checked at run time
+            if prove_ge(at, 0) is not True or (maximum is not None and maximum < 0):
                 where = f"rows {print_dim(at)}..{print_dim(at + count)}"
                 self.error(f"{where} of state @{node.state} of {print_dim(state.extent)} are not inside")
         kernel = self.module.loops.get(node.kernel) if node.kernel else None

@@ -120,12 +120,12 @@ class _Checker:
         if buffer.ring is not None and (buffer.ring < 1 or not buffer.shape):
             self.error(f"{name} is a ring of {buffer.ring} rows")
         size = product(buffer.shape) * buffer.dtype.nbytes
-        most = interval(size)[1]
-        if buffer.space == "local" and (most is None or most > LOCAL_BYTES):
+        maximum = interval(size)[1]
+        if buffer.space == "local" and (maximum is None or maximum > LOCAL_BYTES):
             self.error(f"{name} takes {print_dim(size)} bytes of the stack, more than {LOCAL_BYTES}")
         if buffer.space == "register" and not isinstance(size, int):
             self.error(f"{name} is in registers, its size {print_dim(size)} is not a number")
-        if buffer.space == "scratch" and most is None:
+        if buffer.space == "scratch" and maximum is None:
             self.error(f"{name} has no largest size")
         env.buffers[buffer.name] = buffer
 

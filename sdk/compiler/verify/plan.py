@@ -84,7 +84,7 @@ def _points(plan: Plan, rng: Random) -> Iterator[dict[Var, int]]:
         if complete(plan, {}) is not None:
             yield {}
         return
-    low, high = {v: v.least for v in names}, {v: v.most for v in names}
+    low, high = {v: v.minimum for v in names}, {v: v.maximum for v in names}
     corners = [high, low, *({**high, **peak} for peak in map(_peak, plan.buffers) if peak)]
     yield from (found for found in (complete(plan, env) for env in corners) if found is not None)
     for _ in range(RANDOM_POINTS):
@@ -103,4 +103,4 @@ def _peak(buffer: PlanBuffer) -> dict[Var, int]:
         return {}
     names = sorted(free_vars(size), key=lambda v: v.name)
     at = np.unravel_index(int(grid.argmax()), grid.shape)
-    return {v: v.least + int(k) * v.multiple for v, k in zip(names, at, strict=True)}
+    return {v: v.minimum + int(k) * v.multiple for v, k in zip(names, at, strict=True)}

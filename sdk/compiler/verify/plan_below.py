@@ -14,7 +14,7 @@ from sdk.compiler.verify.plan_covered import Covered
 
 __all__ = ["Below"]
 
-MOST_POINTS: Final = 1 << 16
+MAX_POINTS: Final = 1 << 16
 Grid = NDArray[np.int64]
 
 
@@ -43,8 +43,8 @@ class Below:
         """The bytes of a buffer; the most there can be where a run finds out only then, or refuses what is more."""
         type = stored_type(buffer.type, buffer.ring)
         size = self.entry(type.nbytes)
-        most = max_value(size)
-        told = free_vars(size) <= set(self.plan.dims) and most is not None and most <= type.max_bytes
+        maximum = max_value(size)
+        told = free_vars(size) <= set(self.plan.dims) and maximum is not None and maximum <= type.max_bytes
         return size if told else type.max_bytes
 
     def _check(self, left: Dim, right: Dim) -> None:
@@ -85,8 +85,8 @@ class Below:
 
     def _points(self) -> dict[Var, Grid]:
         """All values of dims and places; none where they are too many."""
-        spans = [np.arange(v.least, v.most + 1, v.multiple, dtype=np.int64) for v in self.plan.dims]
-        if not spans or np.prod([float(len(s)) for s in spans]) > MOST_POINTS:
+        spans = [np.arange(v.minimum, v.maximum + 1, v.multiple, dtype=np.int64) for v in self.plan.dims]
+        if not spans or np.prod([float(len(s)) for s in spans]) > MAX_POINTS:
             return {}
         grids = np.meshgrid(*spans, indexing="ij")
         env: dict[Var, Grid] = dict(zip(self.plan.dims, grids, strict=True))

@@ -26,7 +26,7 @@ class _Group:
     region: str
     offset: Dim
     size: Dim
-    most: int
+    maximum: int
     first: int
     last: int
 
@@ -64,9 +64,9 @@ def stacked(sizes: list[int], align: int) -> int:
 
 def above(plan: Plan) -> Iterator[Finding]:
     """A lower bound above the arenas themselves."""
-    most = sum(max_value(r.bytes) or 0 for r in plan.regions if r.kind == "arena")
-    if plan.lower_bound > most:
-        yield "", f"states a lower bound of {plan.lower_bound} bytes, its arenas have {most}"
+    maximum = sum(max_value(r.bytes) or 0 for r in plan.regions if r.kind == "arena")
+    if plan.lower_bound > maximum:
+        yield "", f"states a lower bound of {plan.lower_bound} bytes, its arenas have {maximum}"
 
 
 class Live:
@@ -127,20 +127,20 @@ class Live:
         return [g for g in found if self.kinds[g.region] != "const"]
 
     def _group(self, members: list[PlanBuffer], first: int, last: int) -> _Group:
-        most = max(max_value(stored_type(b.type, b.ring).nbytes) or 0 for b in members)
+        maximum = max(max_value(stored_type(b.type, b.ring).nbytes) or 0 for b in members)
         offset, size = members[0].offset, self.below.size(members[0])
         for var in free_vars(offset) & self.iterations:  # all iterations have theirs
             apart = substitute(offset, {var: var.hi}) - substitute(offset, {var: 0})
             offset, size = substitute(offset, {var: 0}), size + apart
-        return _Group(members[0].name, members[0].region, offset, size, most, first, last)
+        return _Group(members[0].name, members[0].region, offset, size, maximum, first, last)
 
     # --- bytes apart -----------------------------------------------------------------------------------------------
 
     def apart(self) -> Iterator[Finding]:
         """Groups that are in use at the same step and not proved to lie one below the other."""
-        top = self.plan.placed({v: v.most for v in self.plan.dims})
+        top = self.plan.placed({v: v.maximum for v in self.plan.dims})
         for region in dict.fromkeys(g.region for g in self.groups):
-            held = [g for g in self.groups if g.region == region and g.most > 0]
+            held = [g for g in self.groups if g.region == region and g.maximum > 0]
             held.sort(key=lambda g: (evaluate(g.offset, top), g.first))
             below: list[int] = []  # of each, those proved to end below it, a bit each
             for k, upper in enumerate(held):
@@ -161,11 +161,11 @@ class Live:
         """The lower bound is the largest live set of the arenas, with no more padding than alignment asks for."""
         stated = self.plan.lower_bound
         arenas = {r.name: r.align for r in self.plan.regions if r.kind == "arena"}
-        held = [g for g in self.groups if g.region in arenas and g.most > 0]
-        sets = [[g.most for g in held if g.first <= b.first <= g.last] for b in held]
-        least = max(map(sum, sets), default=0)
+        held = [g for g in self.groups if g.region in arenas and g.maximum > 0]
+        sets = [[g.maximum for g in held if g.first <= b.first <= g.last] for b in held]
+        minimum = max(map(sum, sets), default=0)
         grains = [1 << k for k in range(max(arenas.values(), default=1).bit_length())]
-        allowed = {stacked(sizes, grain) for sizes in sets for grain in grains} | {least}
-        if stated and (stated < least or stated not in allowed):
-            yield "", f"states a lower bound of {stated} bytes, its largest live set has {least}"
+        allowed = {stacked(sizes, grain) for sizes in sets for grain in grains} | {minimum}
+        if stated and (stated < minimum or stated not in allowed):
+            yield "", f"states a lower bound of {stated} bytes, its largest live set has {minimum}"
         yield from above(self.plan)

@@ -19,7 +19,7 @@ __all__ = ["reads_come_first"]
 Ints = NDArray[np.int64]
 Env = dict[Var, Ints]
 Path = tuple[int | For, ...]  # places in blocks, and the loops between, from the outermost
-MOST: Final = 1 << 21  # elements that one access touches
+MAX: Final = 1 << 21  # elements that one access touches
 DIGITS: Final = 1 << 40  # above which ranks are counted anew
 
 
@@ -105,7 +105,7 @@ def _elements(node: Load | Store, buffer: Buffer, path: Path, given: Mapping[Var
         flat = flat * extent + at
     lanes = node.dtype.lanes if isinstance(node, Load) else node.value.dtype.lanes
     kept = np.flatnonzero(inside)
-    if kept.size * lanes > MOST:
+    if kept.size * lanes > MAX:
         return None
     time: list[Ints] = []
     for step in path:
@@ -127,7 +127,7 @@ def _iterations(loops: Sequence[For], given: Mapping[Var, Ints]) -> Env | None:
         lo, hi = (_spread(d, env, count) for d in (loop.lo, loop.hi))
         times = np.maximum(hi - lo, 0)
         total = int(times.sum())
-        if total > MOST:
+        if total > MAX:
             return None
         who = np.repeat(np.arange(count), times)
         begin = np.cumsum(times) - times
@@ -163,10 +163,10 @@ def _ranks(times: Sequence[tuple[Ints, ...]], sizes: Sequence[int]) -> Ints:
     for k in range(max(map(len, times))):
         parts = [t[k] if k < len(t) else np.zeros(n, np.int64) for t, n in zip(times, sizes, strict=True)]
         digit = np.concatenate(parts)
-        least = int(digit.min(initial=0))
-        base = int(digit.max(initial=0)) - least + 1
+        minimum = int(digit.min(initial=0))
+        base = int(digit.max(initial=0)) - minimum + 1
         if span * base > DIGITS:
             rank = np.unique(rank, return_inverse=True)[1].reshape(-1)
             span = int(rank.max(initial=0)) + 1
-        rank, span = rank * base + digit - least, span * base
+        rank, span = rank * base + digit - minimum, span * base
     return rank

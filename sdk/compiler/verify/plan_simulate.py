@@ -21,7 +21,7 @@ Span = tuple[str, int, int]  # region, first byte, end
 # of a function, whether its parameter may have the bytes of another in a call for these rows (None: for all); or lie
 # so many bytes behind it
 Proved = dict[tuple[str, int, int, Rows | None, int | None], bool]
-MOST = 20
+MAX = 20
 
 
 def simulate(module: Module, plan: Plan, env: Mapping[Var, int], proved: Proved, rows: bool) -> list[Diagnostic]:
@@ -95,7 +95,7 @@ class _Machine:
     def body(self, body: tuple[PlanStmt, ...]) -> None:
         handed = False  # results are handed out in one step
         for stmt in body:
-            if len(self.found) >= MOST:
+            if len(self.found) >= MAX:
                 return
             match stmt:
                 case PlanCall():
@@ -144,15 +144,15 @@ class _Machine:
 
     def report(self, message: str) -> None:
         at = "".join(f" at {v.name} = {n}" for v, n in self.env.items())
-        if len(self.found) < MOST:
+        if len(self.found) < MAX:
             self.found.append(Diagnostic("planned", f"plan @{self.plan.name}, {self.where}{at}", message))
 
     def bound(self, held: InUse) -> None:
         """The lower bound that the plan states is no more than the buffers in use at once take."""
         align = max(r.align for r in self.plan.regions if r.kind == "arena")
-        stated, most = self.plan.lower_bound, held.most(self.moment, align)
-        if stated > most:
-            self.report(f"a lower bound of {stated} bytes is stated, {most} of buffers are in use at once")
+        stated, maximum = self.plan.lower_bound, held.maximum(self.moment, align)
+        if stated > maximum:
+            self.report(f"a lower bound of {stated} bytes is stated, {maximum} of buffers are in use at once")
 
     # --- calls -----------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ class InUse:
         """A call writes these bytes of one buffer over another that it reads, maybe as several arguments."""
         self.shared.setdefault(moment, set()).add((lo, hi))
 
-    def most(self, moments: int, align: int) -> int:
+    def maximum(self, moments: int, align: int) -> int:
         """The most bytes, rounded up to ``align``, of buffers that are in use at one of moments 0 to ``moments``."""
         change = np.zeros(moments + 3, dtype=np.int64)
         for name, (first, last) in self.spans.items():

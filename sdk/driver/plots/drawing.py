@@ -35,7 +35,7 @@ from sdk.driver.plots.words import dim_text
 __all__ = ["Drawing", "DrawnGraph", "DrawnNode", "Tensor", "draw_module", "tensor_json"]
 
 Bounds = tuple[int, int, int]
-MOST_SHOWN = 8  # elements of an attribute
+MAX_SHOWN = 8  # elements of an attribute
 
 
 @dataclass(frozen=True)
@@ -327,6 +327,6 @@ def _attributes(calls: Sequence[Call]) -> Iterator[str]:
 
 def _attribute(value: Attr) -> str:
     if isinstance(value, tuple):
-        shown = " ".join(map(_attribute, value[:MOST_SHOWN]))
-        return f"[{shown} ...]" if value[MOST_SHOWN:] else f"[{shown}]"
+        shown = " ".join(map(_attribute, value[:MAX_SHOWN]))
+        return f"[{shown} ...]" if value[MAX_SHOWN:] else f"[{shown}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -50,7 +50,7 @@ def _view(report: ProfileReport, beside: Sequence[ProfileReport], prefix: str) -
         rows=rows,
         unit=units(report),
         others=[(name, UNITS[name][2]) for name in others],
-        most=max((r.op.share for r in rows), default=0.0) or 1.0,
+        maximum=max((r.op.share for r in rows), default=0.0) or 1.0,
         plot=profile_plot(report, beside) if rows else None,
         cards=list(_cards(report)),
         summary=_summary(report),

@@ -96,8 +96,8 @@ def profile_plot(report: ProfileReport, beside: Sequence[ProfileReport] = ()) ->
     colors = [color_of(f) for f in families]
     panels = [_names(report.ops, spans, colors)]
     if any(op.macs for op in report.ops):
-        most = max(macs_per_unit(op, r) or 0.0 for r in shown for op in r.ops)
-        panels.append(_rates(report, spans, colors, panels[-1].bottom + GAP, most))
+        maximum = max(macs_per_unit(op, r) or 0.0 for r in shown for op in r.ops)
+        panels.append(_rates(report, spans, colors, panels[-1].bottom + GAP, maximum))
     if any(op.live_bytes for op in report.ops):
         held = max(op.live_bytes for r in shown for op in r.ops)
         panels.append(_memory(report, spans, panels[-1].bottom + GAP, held))
@@ -166,8 +166,8 @@ def _memory(report: ProfileReport, spans: Sequence[tuple[float, float]], top: fl
         Bar(k, x, y(op.live_bytes), width, top + PANEL - y(op.live_bytes), "c0 soft")
         for k, (op, (x, width)) in enumerate(zip(report.ops, spans, strict=True))
     )
-    most, have = max(op.live_bytes for op in report.ops), report.board_ram_bytes
-    of_board = f", at most {100 * most / have:.1f} % of the board's RAM" if have else ""
+    used, have = max(op.live_bytes for op in report.ops), report.board_ram_bytes
+    of_board = f", at most {100 * used / have:.1f} % of the board's RAM" if have else ""
     return Panel(f"bytes of the arena in use{of_board}", top, top + PANEL, bars, _ticks(maximum, y))
 
 

@@ -20,7 +20,7 @@ from sdk.frontends.onnx.sizes import names_of, read_size
 __all__ = ["Bounds", "Inputs", "elements", "parameters", "tensor_of"]
 
 Bounds = int | tuple[int, ...]
-MOST_ELEMENTS: Final = 1024  # of a sequence: each is an input of its own
+MAX_ELEMENTS: Final = 1024  # of a sequence: each is an input of its own
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def _length(name: str, dims: Mapping[str, Bounds]) -> int | None:
         return None
     given = dims[name]
     lo, hi, *_ = (given, given) if isinstance(given, int) else given
-    if lo != hi or not 0 <= lo <= MOST_ELEMENTS:
-        why = f"a sequence has one number of elements, up to {MOST_ELEMENTS}"
+    if lo != hi or not 0 <= lo <= MAX_ELEMENTS:
+        why = f"a sequence has one number of elements, up to {MAX_ELEMENTS}"
         raise UsageError(f"the dim {name} cannot lie in {lo}..{hi}", why=why, hint=f"--dim {name}=3")
     return lo
 

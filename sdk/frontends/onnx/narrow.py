@@ -168,10 +168,10 @@ def _power_of_two(node: OnnxNode, x: Value) -> Value:
     exponent, rest = node.call("shift_right", bits, number(23)), node.call("mod", bits, number(1 << 23))
     if mode != "down":
         # half of the way up: from 0, the even one, nearest goes up only above it
-        least = number(1) if mode == "up" else number(1 << 22)
+        minimum = number(1) if mode == "up" else number(1 << 22)
         if mode == "nearest":
-            least = node.call("where", node.call("equal", exponent, number(0)), number((1 << 22) + 1), least)
-        up = node.call("cast", node.call("greater_equal", rest, least), to=str(U32))
+            minimum = node.call("where", node.call("equal", exponent, number(0)), number((1 << 22) + 1), minimum)
+        up = node.call("cast", node.call("greater_equal", rest, minimum), to=str(U32))
         exponent = node.call("add", exponent, up)
         if node.int("saturate", 1):
             exponent = node.call("minimum", exponent, number(254))

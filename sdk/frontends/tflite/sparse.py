@@ -90,13 +90,13 @@ def _integers(table: Any, field: str) -> Array:
     return np.asarray(getattr(table, f"{field}AsNumpy")(), np.int64)
 
 
-def _places(levels: list[_Level], most: int, name: str) -> Array:
+def _places(levels: list[_Level], maximum: int, name: str) -> Array:
     """Where the elements stand along the levels, one a column."""
     found = np.zeros((0, 1), np.int64)
     for level in levels:
         count = found.shape[1]
-        if count * (level.size if level.indices is None else 1) > most:
-            raise malformed(f"the sparse tensor {name} has more places than the {most} elements of its shape")
+        if count * (level.size if level.indices is None else 1) > maximum:
+            raise malformed(f"the sparse tensor {name} has more places than the {maximum} elements of its shape")
         if level.segments is None or level.indices is None:
             parents, column = np.repeat(np.arange(count), level.size), np.tile(np.arange(level.size), count)
         else:

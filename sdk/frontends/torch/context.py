@@ -90,10 +90,10 @@ def _promoted(types: Sequence[DType]) -> DType | None:
     """The type of one class of operands: the widest of the widest kind."""
     if not types:
         return None
-    most = max(map(_rank, types))
-    same = [t for t in types if _rank(t) == most]
+    maximum = max(map(_rank, types))
+    same = [t for t in types if _rank(t) == maximum]
     widest = max(same, key=lambda t: (t.bits, t.kind == "i"))
-    if most == 1 and widest.kind == "u" and any(t.kind == "i" for t in same):
+    if maximum == 1 and widest.kind == "u" and any(t.kind == "i" for t in same):
         return DType("i", min(2 * widest.bits, 64))
     return widest
 

@@ -73,8 +73,8 @@ def _limits(found: Any) -> tuple[int, int | None]:
     if found is None:
         return 1, None
     lower, upper = (int(v) if getattr(v, "is_Integer", False) else None for v in (found.lower, found.upper))
-    most = upper if upper is not None and upper < 1 << 31 else None
-    return max(lower or 0, 1), most
+    maximum = upper if upper is not None and upper < 1 << 31 else None
+    return max(lower or 0, 1), maximum
 
 
 def _variable(name: str, limits: tuple[int, int | None], given: Bounds | None) -> Dim | Var:
@@ -87,9 +87,9 @@ def _variable(name: str, limits: tuple[int, int | None], given: Bounds | None) -
     if lo < 0 or lo > hi or multiple < 1:
         raise UsageError(f"the dim {name} cannot lie in {lo}..{hi}", hint=f"--dim {name}=1:64")
     if (lo and lo < own_lo) or (own_hi is not None and hi > own_hi):
-        most = "" if own_hi is None else own_hi
+        maximum = "" if own_hi is None else own_hi
         raise UsageError(
-            f"the dim {name} cannot lie in {lo}..{hi}", why=f"the program was exported for {own_lo}..{most}",
+            f"the dim {name} cannot lie in {lo}..{hi}", why=f"the program was exported for {own_lo}..{maximum}",
             hint="export it with other bounds: torch.export.Dim(name, min=..., max=...)",
         )  # fmt: skip
     return lo if lo == hi else Var(name, lo, hi, multiple)

@@ -12,8 +12,8 @@ from sdk.llm.grammar.nodes import ANY, Call, Chars, Either, Node, Ranges, Repeat
 
 __all__ = ["Automaton", "build_automaton", "utf8_ranges"]
 
-MOST_STATES: Final = 1 << 16
-MOST_EDGES: Final = 1 << 20
+MAX_STATES: Final = 1 << 16
+MAX_EDGES: Final = 1 << 20
 TAIL: Final = 0xFFFFFFFF
 _BOUNDS: Final = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)  # the last characters of one to four bytes
 
@@ -65,7 +65,7 @@ class _Builder:
             self.ends[name] = (begin, self.add(node, begin))
 
     def state(self) -> int:
-        if len(self.moves) == MOST_STATES:
+        if len(self.moves) == MAX_STATES:
             raise self.too_large()
         self.moves.append([])
         self.calls.append([])
@@ -74,14 +74,14 @@ class _Builder:
 
     def too_large(self) -> UsageError:
         return refuse(
-            f"the grammar needs more than {MOST_STATES:,} states", where=self.where,
+            f"the grammar needs more than {MAX_STATES:,} states", where=self.where,
             hint="count fewer repetitions, or give fewer words",
         )  # fmt: skip
 
     def count(self, n: int = 1) -> None:
         self.edges += n
-        if self.edges > MOST_EDGES:
-            raise refuse(f"the grammar has more than {MOST_EDGES:,} edges", where=self.where, hint="make it smaller")
+        if self.edges > MAX_EDGES:
+            raise refuse(f"the grammar has more than {MAX_EDGES:,} edges", where=self.where, hint="make it smaller")
 
     def skip(self, begin: int, end: int) -> None:
         self.count()
@@ -107,21 +107,21 @@ class _Builder:
                 self.count()
                 self.calls[begin].append((name, end))
                 return end
-            case Repeat(part, least, most):
-                return self.repeat(part, least, most, begin)
+            case Repeat(part, minimum, maximum):
+                return self.repeat(part, minimum, maximum, begin)
 
-    def repeat(self, part: Node, least: int, most: int | None, begin: int) -> int:
-        if max(least, most or 0) > MOST_STATES:
+    def repeat(self, part: Node, minimum: int, maximum: int | None, begin: int) -> int:
+        if max(minimum, maximum or 0) > MAX_STATES:
             raise self.too_large()
-        for _ in range(least):
+        for _ in range(minimum):
             begin = self.add(part, begin)
-        if most is None:
+        if maximum is None:
             loop = self.state()
             self.skip(begin, loop)
             self.skip(self.add(part, loop), loop)
             return loop
         end = self.state()
-        for _ in range(most - least):
+        for _ in range(maximum - minimum):
             self.skip(begin, end)
             begin = self.add(part, begin)
         self.skip(begin, end)
@@ -238,7 +238,7 @@ def _nearby(raw: _Builder) -> _Near:
                     seen.add(after)
                     todo.append(after)
         total += len(seen)
-        if total > 2 * MOST_EDGES:
+        if total > 2 * MAX_EDGES:
             raise refuse("the grammar has too many empty steps", where="grammar", hint="write fewer optional parts")
         reached.append([one for one in seen if raw.moves[one] or raw.calls[one]])
         if not seen.isdisjoint(ends):
@@ -299,8 +299,8 @@ def _numbered(raw: _Builder, near: _Near, good: set[int], root: str) -> Automato
         numbers[state] = len(numbers)
         moves[state], calls[state] = moves_of(state), calls_of(state)
         edges += len(moves[state]) + len(calls[state])
-        if edges > MOST_EDGES:
-            raise refuse(f"the grammar has more than {MOST_EDGES:,} edges", where="grammar", hint="make it smaller")
+        if edges > MAX_EDGES:
+            raise refuse(f"the grammar has more than {MAX_EDGES:,} edges", where="grammar", hint="make it smaller")
         left += [to for _, _, to in moves[state]] + [after for _, after in calls[state]]
         left += [starts[name] for name, _ in calls[state] if name not in rules]
         rules |= {name for name, _ in calls[state]}

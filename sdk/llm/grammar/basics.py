@@ -80,8 +80,8 @@ def _gaps(ranges: Ranges) -> Ranges:
 
 def whole_numbers(low: int | None, high: int | None) -> Node:
     """The whole numbers from ``low`` to ``high``, of at most 15 digits; None is no bound."""
-    most = 10**DIGITS - 1
-    low, high = max(-most, -most if low is None else low), min(most, most if high is None else high)
+    maximum = 10**DIGITS - 1
+    low, high = max(-maximum, -maximum if low is None else low), min(maximum, maximum if high is None else high)
     parts: list[Node] = []
     if low < 0 and low <= high:
         parts.append(Run((text("-"), _natural(max(1, -high), -low))))
@@ -143,9 +143,9 @@ def whole_bounds(
     low: Fraction | None, high: Fraction | None, *, above: bool, below: bool
 ) -> tuple[int | None, int | None]:
     """The least and the largest whole number between bounds."""
-    least = None if low is None else math.floor(low) + 1 if above else math.ceil(low)
-    most = None if high is None else math.ceil(high) - 1 if below else math.floor(high)
-    return least, most
+    minimum = None if low is None else math.floor(low) + 1 if above else math.ceil(low)
+    maximum = None if high is None else math.ceil(high) - 1 if below else math.floor(high)
+    return minimum, maximum
 
 
 def any_but(names: list[str], rules: dict[str, Node], key: str) -> Node:

@@ -10,10 +10,10 @@ from sdk.llm.grammar.nodes import ANY, Call, Chars, Either, Node, Repeat, Rules,
 
 __all__ = ["parse_grammar"]
 
-_MOST_TEXT: Final = 1 << 20
-_MOST_DEPTH: Final = 60
-_MOST_REPEATED: Final = 8
-_MOST_COUNT: Final = 100_000
+_MAX_TEXT: Final = 1 << 20
+_MAX_DEPTH: Final = 60
+_MAX_REPEATED: Final = 8
+_MAX_COUNT: Final = 100_000
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([nrt\\\"\[\]^-]))")
 _COUNT: Final = re.compile(r"\{ *(\d{1,9}) *(,?) *(\d{0,9}) *\}")
@@ -26,7 +26,7 @@ def parse_grammar(source: str) -> Rules:
     Raises:
         UsageError: it is none; the line is named.
     """
-    if len(source) > _MOST_TEXT:
+    if len(source) > _MAX_TEXT:
         raise refuse("the grammar has more than a megabyte", where="grammar", hint="write a shorter one")
     rules = _Parser(source).rules()
     for name, called in _calls(rules):
@@ -93,8 +93,8 @@ class _Parser:
 
     def either(self, *, nested: bool) -> Node:
         self.depth += 1
-        if self.depth > _MOST_DEPTH:
-            raise self.wrong(f"more than {_MOST_DEPTH} groups inside one another")
+        if self.depth > _MAX_DEPTH:
+            raise self.wrong(f"more than {_MAX_DEPTH} groups inside one another")
         parts = [self.run(nested=nested)]
         while self.peek("|"):
             self.at += 1
@@ -136,7 +136,7 @@ class _Parser:
         return Call(name[0])
 
     def repeated(self, node: Node) -> Node:
-        for _ in range(_MOST_REPEATED):
+        for _ in range(_MAX_REPEATED):
             self.skip(lines=False)
             sign = self.source[self.at : self.at + 1]
             if sign and sign in "*+?":
@@ -146,18 +146,18 @@ class _Parser:
                 node = self.counted(node)
             else:
                 return node
-        raise self.wrong(f"more than {_MOST_REPEATED} repetitions of repetitions")
+        raise self.wrong(f"more than {_MAX_REPEATED} repetitions of repetitions")
 
     def counted(self, node: Node) -> Node:
         found = _COUNT.match(self.source, self.at)
         if not found:
             raise self.wrong("a { that says no number of times")
-        least = int(found[1])
-        most = (int(found[3]) if found[3] else None) if found[2] else least
-        if max(least, most or 0) > _MOST_COUNT or (most is not None and most < least):
-            raise self.wrong(f"{found[0]}: times from a smaller to a larger number up to {_MOST_COUNT:,} are counted")
+        minimum = int(found[1])
+        maximum = (int(found[3]) if found[3] else None) if found[2] else minimum
+        if max(minimum, maximum or 0) > _MAX_COUNT or (maximum is not None and maximum < minimum):
+            raise self.wrong(f"{found[0]}: times from a smaller to a larger number up to {_MAX_COUNT:,} are counted")
         self.at = found.end()
-        return Repeat(node, least, most)
+        return Repeat(node, minimum, maximum)
 
     def char(self) -> int:
         """The character here, which may be written as an escape."""

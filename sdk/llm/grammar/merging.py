@@ -17,7 +17,7 @@ ANNOTATIONS: Final = frozenset((
     "writeOnly", "$defs", "definitions", "$anchor",
 ))  # fmt: skip
 _LARGEST: Final = ("minimum", "minLength", "minItems", "minProperties")
-_LEAST: Final = ("maximum", "maxLength", "maxItems", "maxProperties")
+_MIN: Final = ("maximum", "maxLength", "maxItems", "maxProperties")
 
 
 def types_of(schema: Schema, where: str) -> list[str]:
@@ -67,7 +67,7 @@ def _both(key: str, one: Any, other: Any, where: str) -> Any:
             name: merged(one[name], other[name], f"{where}/properties/{name}") for name in one.keys() & other.keys()
         }
         return {**one, **other, **shared}
-    if key in _LARGEST or key in _LEAST:
+    if key in _LARGEST or key in _MIN:
         return max(one, other) if key in _LARGEST else min(one, other)
     if key == "enum":
         kept = {json.dumps(value) for value in other}

@@ -24,7 +24,7 @@ MAGIC: Final = 0x4D524753
 VERSION: Final = 1
 _RUN_BYTES: Final = 4096  # above sizeof(sdk_grammar_run_t)
 _HANDLE_BYTES: Final = 128
-_MOST_WORK: Final = 64 << 20
+_MAX_WORK: Final = 64 << 20
 _OK, _MEMORY, _STEPS, _TOKEN = 0, 2, 3, 4
 
 
@@ -65,7 +65,7 @@ class GrammarRun:
 
     def _begin(self, size: int) -> None:
         """Begins with this much memory, and takes again what was taken."""
-        while size <= _MOST_WORK:
+        while size <= _MAX_WORK:
             self._work = np.empty(size // 8 + 1, dtype=np.uint64)
             self._state = np.zeros(_RUN_BYTES // 8, dtype=np.uint64)
             status = self._library.sdk_grammar_begin(
@@ -117,7 +117,7 @@ class GrammarRun:
         """Each time with more memory than before."""
         yield
         size = self._work.nbytes
-        while size * 4 <= _MOST_WORK:
+        while size * 4 <= _MAX_WORK:
             size *= 4
             self._begin(size)
             yield
@@ -134,7 +134,7 @@ class GrammarRun:
 
 
 def _too_much(status: int) -> UsageError:
-    why = {_MEMORY: f"more than {_MOST_WORK >> 20} MB of them would be kept"}.get(status)
+    why = {_MEMORY: f"more than {_MAX_WORK >> 20} MB of them would be kept"}.get(status)
     return UsageError("the grammar has too many ways to read this text", why=why,
                       hint="give alternatives that begin differently")  # fmt: skip
 

@@ -36,11 +36,11 @@ class Either:
 
 @dataclass(frozen=True)
 class Repeat:
-    """A part ``least`` to ``most`` times, or any number of times from there on."""
+    """A part ``minimum`` to ``maximum`` times, or any number of times from there on."""
 
     part: Node
-    least: int = 0
-    most: int | None = None
+    minimum: int = 0
+    maximum: int | None = None
 
 
 @dataclass(frozen=True)

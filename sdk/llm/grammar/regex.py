@@ -11,9 +11,9 @@ from sdk.llm.grammar.nodes import Either, Node, Ranges, Repeat, Run, refuse, wit
 
 __all__ = ["pattern_node"]
 
-_MOST_TEXT: Final = 10_000
-_MOST_DEPTH: Final = 30
-_MOST_COUNT: Final = 10_000
+_MAX_TEXT: Final = 10_000
+_MAX_DEPTH: Final = 30
+_MAX_COUNT: Final = 10_000
 _DIGIT: Final[Ranges] = ((0x30, 0x39),)
 _WORD: Final[Ranges] = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
 _SPACE: Final[Ranges] = ((0x09, 0x0D), (0x20, 0x20))
@@ -36,7 +36,7 @@ def pattern_node(pattern: str, where: str) -> Node:
 class _Parser:
     def __init__(self, pattern: str, where: str) -> None:
         self.text, self.at, self.depth, self.where = pattern, 0, 0, where
-        if len(pattern) > _MOST_TEXT:
+        if len(pattern) > _MAX_TEXT:
             raise refuse(f"a pattern of {len(pattern):,} signs", where=where, hint="write a shorter one")
 
     def wrong(self, what: str) -> UsageError:
@@ -68,8 +68,8 @@ class _Parser:
 
     def either(self) -> Node:
         self.depth += 1
-        if self.depth > _MOST_DEPTH:
-            raise self.wrong(f"more than {_MOST_DEPTH} groups inside one another")
+        if self.depth > _MAX_DEPTH:
+            raise self.wrong(f"more than {_MAX_DEPTH} groups inside one another")
         parts = [self.run()]
         while self.peek("|"):
             self.at += 1
@@ -87,12 +87,12 @@ class _Parser:
         sign = self.text[self.at : self.at + 1]
         found = _COUNT.match(self.text, self.at)
         if found:
-            least = int(found[1])
-            most = (int(found[3]) if found[3] else None) if found[2] else least
-            if max(least, most or 0) > _MOST_COUNT or (most is not None and most < least):
-                raise self.wrong(f"{found[0]}, where up to {_MOST_COUNT:,} times are counted,")
+            minimum = int(found[1])
+            maximum = (int(found[3]) if found[3] else None) if found[2] else minimum
+            if max(minimum, maximum or 0) > _MAX_COUNT or (maximum is not None and maximum < minimum):
+                raise self.wrong(f"{found[0]}, where up to {_MAX_COUNT:,} times are counted,")
             self.at = found.end()
-            node = Repeat(node, least, most)
+            node = Repeat(node, minimum, maximum)
         elif sign and sign in "*+?":
             self.at += 1
             node = Repeat(node, int(sign == "+"), 1 if sign == "?" else None)

@@ -26,11 +26,11 @@ from sdk.llm.grammar.regex import pattern_node
 
 __all__ = ["any_json", "read_schema"]
 
-_MOST_TEXT: Final = 1 << 20
-_MOST_DEPTH: Final = 60
-_MOST_SCHEMAS: Final = 20_000
-_MOST_PAIRED: Final = 200  # alternatives that are compared with one another
-_MOST_NAMED: Final = 10_000  # letters of names that other properties are told from
+_MAX_TEXT: Final = 1 << 20
+_MAX_DEPTH: Final = 60
+_MAX_SCHEMAS: Final = 20_000
+_MAX_PAIRED: Final = 200  # alternatives that are compared with one another
+_MAX_NAMED: Final = 10_000  # letters of names that other properties are told from
 _OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
     "string": ("minLength", "maxLength", "pattern", "format"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -56,7 +56,7 @@ def read_schema(schema: Any) -> Rules:
         size = len(json.dumps(schema, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise refuse("the schema is no JSON", where="schema", why=str(error)[:200]) from None
-    if size > _MOST_TEXT:
+    if size > _MAX_TEXT:
         raise refuse("the schema has more than a megabyte", where="schema", hint="write a smaller one")
     try:
         return _Reader(schema).read()
@@ -95,7 +95,7 @@ class _Reader:
 
     def resolved(self, schema: Any, where: str) -> Any:
         """A schema without $ref at its top: what it refers to, and what stands beside."""
-        for _ in range(_MOST_DEPTH):
+        for _ in range(_MAX_DEPTH):
             if not isinstance(schema, dict) or "$ref" not in schema:
                 return schema
             rest = {key: value for key, value in schema.items() if key != "$ref"}
@@ -104,9 +104,9 @@ class _Reader:
 
     def node(self, schema: Any, where: str, depth: int) -> Node:
         self.count += 1
-        if depth > _MOST_DEPTH or self.count > _MOST_SCHEMAS:
+        if depth > _MAX_DEPTH or self.count > _MAX_SCHEMAS:
             raise refuse("the schema has too many schemas in one another", where=where,
-                         why=f"{_MOST_DEPTH} levels and {_MOST_SCHEMAS:,} schemas are read")  # fmt: skip
+                         why=f"{_MAX_DEPTH} levels and {_MAX_SCHEMAS:,} schemas are read")  # fmt: skip
         if schema is True:
             return Call("value")
         if schema is False:
@@ -149,8 +149,8 @@ class _Reader:
             for n, part in enumerate(whole):
                 rest = merged(rest, part, f"{where}/allOf/{n}")
             return self.node(rest, where, depth + 1)
-        if key == "oneOf" and len(whole) > _MOST_PAIRED:
-            raise refuse(f"oneOf has more than {_MOST_PAIRED} alternatives", where=where, hint="use anyOf")
+        if key == "oneOf" and len(whole) > _MAX_PAIRED:
+            raise refuse(f"oneOf has more than {_MAX_PAIRED} alternatives", where=where, hint="use anyOf")
         if key == "oneOf":
             for n, one in enumerate(whole):
                 if any(not are_disjoint(one, other, self.resolved) for other in whole[:n]):
@@ -188,9 +188,9 @@ class _Reader:
         return Either((text("true"), text("false")))
 
     def string_node(self, said: Schema, where: str, depth: int) -> Node:
-        least, most = _size(said, "minLength", where) or 0, _size(said, "maxLength", where)
+        minimum, maximum = _size(said, "minLength", where) or 0, _size(said, "maxLength", where)
         given = [key for key in ("pattern", "format") if key in said]
-        if len(given) + bool(least or most is not None) > 1:
+        if len(given) + bool(minimum or maximum is not None) > 1:
             raise refuse("a string has bounds, a pattern or a format at once", where=where, hint="keep one of them")
         if "pattern" in said:
             return quoted(pattern_node(str(said["pattern"]), where))
@@ -199,7 +199,7 @@ class _Reader:
                 raise refuse(f"the format {str(said['format'])[:60]!r} cannot be followed", where=where,
                              hint=f"take it out, or use one of {', '.join(FORMATS)}")  # fmt: skip
             return quoted(Call(str(said["format"])))
-        return Call("string") if not least and most is None else quoted(Repeat(STRING_CHAR, least, most))
+        return Call("string") if not minimum and maximum is None else quoted(Repeat(STRING_CHAR, minimum, maximum))
 
     def integer_node(self, said: Schema, where: str, depth: int) -> Node:
         low, high, above, below = _bounds(said, where)
@@ -220,28 +220,28 @@ class _Reader:
         first = said.get("prefixItems", [])
         if not isinstance(first, list):
             raise refuse("prefixItems is no list", where=where)
-        least, most = _size(said, "minItems", where) or 0, _size(said, "maxItems", where)
-        first = first if most is None else first[:most]
+        minimum, maximum = _size(said, "minItems", where) or 0, _size(said, "maxItems", where)
+        first = first if maximum is None else first[:maximum]
         parts = [self.node(one, f"{where}/prefixItems/{n}", depth + 1) for n, one in enumerate(first)]
         rest = said.get("items", not first)
-        least, most = max(least - len(first), 0), None if most is None else max(most - len(first), 0)
+        minimum, maximum = max(minimum - len(first), 0), None if maximum is None else max(maximum - len(first), 0)
         following: Node = Run(())
-        if rest is not False or least:
+        if rest is not False or minimum:
             item = self.node(rest, f"{where}/items", depth + 1)
-            following = self.members(item, least, most, begun=bool(first))
+            following = self.members(item, minimum, maximum, begun=bool(first))
         between = Run((text(","), SPACE))
         begun = [piece for n, part in enumerate(parts) for piece in ([between] if n else []) + [part]]
         return Run((text("["), SPACE, *begun, following, SPACE, text("]")))
 
-    def members(self, item: Node, least: int, most: int | None, *, begun: bool) -> Node:
+    def members(self, item: Node, minimum: int, maximum: int | None, *, begun: bool) -> Node:
         """So many items, with what stands between them."""
         another = Run((text(","), SPACE, item))
         if begun:
-            return Repeat(another, least, most)
-        if most == 0:
+            return Repeat(another, minimum, maximum)
+        if maximum == 0:
             return Run(())
-        some = Run((item, Repeat(another, max(least - 1, 0), None if most is None else most - 1)))
-        return some if least else Repeat(some, 0, 1)
+        some = Run((item, Repeat(another, max(minimum - 1, 0), None if maximum is None else maximum - 1)))
+        return some if minimum else Repeat(some, 0, 1)
 
     def object_node(self, said: Schema, where: str, depth: int) -> Node:
         named, required = said.get("properties", {}), said.get("required", [])
@@ -262,8 +262,8 @@ class _Reader:
         ]
         counts = _size(said, "minProperties", where) or 0, _size(said, "maxProperties", where)
         extra: Node | None = None
-        if more is not False and sum(map(len, schemas)) > _MOST_NAMED:
-            raise refuse(f"other properties beside names of more than {_MOST_NAMED:,} letters", where=where,
+        if more is not False and sum(map(len, schemas)) > _MAX_NAMED:
+            raise refuse(f"other properties beside names of more than {_MAX_NAMED:,} letters", where=where,
                          hint="set additionalProperties to false")  # fmt: skip
         if more is not False:
             key = any_but(list(schemas), self.rules, f"other {where}") if schemas else Call("string")

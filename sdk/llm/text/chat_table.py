@@ -20,9 +20,9 @@ __all__ = ["ROLES", "ChatTable", "compile_chat"]
 ROLES: Final = ("system", "user", "assistant")
 _BEGIN: Final = "begin"
 _TURNS: Final = 4
-_MOST_PIECE: Final = 4000  # bytes; C compilers take texts of 4095
-_MOST_SIGNS: Final = 40  # texts of the template itself that are tried as parts of messages
-_MOST_STEPS: Final = 5_000_000  # of all comparisons
+_MAX_PIECE: Final = 4000  # bytes; C compilers take texts of 4095
+_MAX_SIGNS: Final = 40  # texts of the template itself that are tried as parts of messages
+_MAX_STEPS: Final = 5_000_000  # of all comparisons
 _RANDOM: Final = 120
 _LETTERS: Final = (*"ab <>|[]{}/\\#:'\"\n\t", "\u00e9", "\u3042", "\u00a0", "\u2003", "\x1c", "  ", "\n\n", "{{", "{%")
 
@@ -78,7 +78,7 @@ class _Compiler:
             return self.template.render(messages, **self.values)
         finally:
             self.steps += self.template.steps
-            if self.steps > _MOST_STEPS:
+            if self.steps > _MAX_STEPS:
                 raise _refuse("it takes too long to be compared with a table")
 
     def compile(self) -> ChatTable:
@@ -99,8 +99,8 @@ class _Compiler:
                 answers.add(pieces[-1])
         if len(answers) != 1:
             raise _refuse("what it writes before an answer depends on what was said")
-        if any(len(piece.encode()) > _MOST_PIECE for piece in (*between.values(), *answers)):
-            raise _refuse(f"it writes more than {_MOST_PIECE} bytes around a message")
+        if any(len(piece.encode()) > _MAX_PIECE for piece in (*between.values(), *answers)):
+            raise _refuse(f"it writes more than {_MAX_PIECE} bytes around a message")
         table = ChatTable(between, answers.pop(), frozenset(role for role in ROLES if self.trims(role, between)))
         return self.proved(table)
 
@@ -192,4 +192,4 @@ def _signs_of(source: str) -> list[str]:
     """The texts that a template might compare messages with."""
     tree = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source)
     found = (node.value for node in tree.find_all(nodes.Const))
-    return list(dict.fromkeys(text for text in found if isinstance(text, str) and text))[:_MOST_SIGNS]
+    return list(dict.fromkeys(text for text in found if isinstance(text, str) and text))[:_MAX_SIGNS]

@@ -14,7 +14,7 @@ __all__ = ["GGUF_SPLITS", "tokenizer_of_gguf"]
 
 _PREFIX: Final = "tokenizer.ggml."
 _SIGN: Final = "\u2581"  # what stands for a space
-_MOST_TOKENS: Final = 1 << 24
+_MAX_TOKENS: Final = 1 << 24
 
 
 class _Kind(IntEnum):
@@ -57,7 +57,7 @@ def tokenizer_of_gguf(fields: Mapping[str, Any]) -> Any:
     if not isinstance(kind, str) or kind not in makers:
         raise refusal(f"the GGUF tokenizer {kind!r}", where=f"{_PREFIX}model", why=f"known are {', '.join(makers)}")
     tokens = _texts(own, "tokens")
-    if not 0 < len(tokens) <= _MOST_TOKENS:
+    if not 0 < len(tokens) <= _MAX_TOKENS:
         raise _wrong("tokens", f"{len(tokens)} tokens")
     kinds = [_Kind.NORMAL] * len(tokens) if "token_type" not in own else _numbers(own, "token_type", len(tokens))
     tokenizer = makers[kind](own, tokens, kinds)

@@ -20,11 +20,11 @@ __all__ = ["Sets", "compile_pattern", "literal_program"]
 
 MATCH, SET, LOOP, TAKE, TRY, JUMP, IF, UNLESS = range(8)
 OPERAND: Final = 0xFFFFFF
-_MOST_SETS: Final = 32
-_MOST_COPIES: Final = 8
-_MOST_LOOP: Final = 255
-_MOST_WORDS: Final = 10_000
-_MOST_DEPTH: Final = 30
+_MAX_SETS: Final = 32
+_MAX_COPIES: Final = 8
+_MAX_LOOP: Final = 255
+_MAX_WORDS: Final = 10_000
+_MAX_DEPTH: Final = 30
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "e": "\x1b", "a": "\a"}
 _QUANTIFIER: Final = re.compile(r"([?*+])([+?]?)|\{(\d*)(,?)(\d*)\}([+?*]?)")
 # Pairs of letters that one character may stand for where case does not count.
@@ -50,8 +50,8 @@ class Sets:
         """
         key = key or _key(members)
         if key not in self._index:
-            if len(self._sets) == _MOST_SETS:
-                raise refusal(f"more than {_MOST_SETS} classes of characters", where=where)
+            if len(self._sets) == _MAX_SETS:
+                raise refusal(f"more than {_MAX_SETS} classes of characters", where=where)
             self._index[key] = len(self._sets)
             self._sets.append(members)
         return self._index[key]
@@ -99,8 +99,8 @@ class _Either:
 @dataclass(frozen=True)
 class _Repeat:
     part: _Node
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
     possessive: bool
 
 
@@ -117,7 +117,7 @@ def compile_pattern(pattern: str, sets: Sets, where: str, start: int = 0) -> lis
     if _shortest(node) == 0:
         raise refusal(f"the pattern {pattern!r}", where=where, why="it matches the empty text")
     code = _Emitter(sets, where, start).program(node)
-    if len(code) > _MOST_WORDS:
+    if len(code) > _MAX_WORDS:
         raise refusal(f"a pattern of {len(pattern)} signs", where=where, why="its program is too long")
     return code
 
@@ -144,8 +144,8 @@ def _shortest(node: _Node) -> int:
             return sum(map(_shortest, parts))
         case _Either(parts):
             return min(map(_shortest, parts))
-        case _Repeat(part, least):
-            return least * _shortest(part)
+        case _Repeat(part, minimum):
+            return minimum * _shortest(part)
 
 
 def _as_chars(node: _Node) -> _Chars | None:
@@ -180,8 +180,8 @@ class _Parser:
 
     def either(self) -> _Node:
         self.depth += 1
-        if self.depth > _MOST_DEPTH:
-            raise self.refuse(f"more than {_MOST_DEPTH} groups inside one another")
+        if self.depth > _MAX_DEPTH:
+            raise self.refuse(f"more than {_MAX_DEPTH} groups inside one another")
         parts = [self.run()]
         while self.peek("|"):
             self.at += 1
@@ -211,22 +211,22 @@ class _Parser:
             raise self.refuse("a quantifier of a look ahead")
         self.at = found.end()
         if found[1]:
-            least, most = {"?": (0, 1), "*": (0, None), "+": (1, None)}[found[1]]
+            minimum, maximum = {"?": (0, 1), "*": (0, None), "+": (1, None)}[found[1]]
         else:
-            least = int(found[3] or 0)
-            most = (int(found[5]) if found[5] else None) if found[4] else least
+            minimum = int(found[3] or 0)
+            maximum = (int(found[5]) if found[5] else None) if found[4] else minimum
         if _QUANTIFIER.match(self.text, self.at):
             raise self.refuse("two quantifiers in a row")
-        if least > _MOST_LOOP or (most is not None and not least <= most <= _MOST_LOOP) or most == 0:
-            raise self.refuse(f"the quantifier {found[0]}", f"at most {_MOST_LOOP} repetitions are counted")
-        return self.repeat(node, least, most, found[2] == "+")
+        if minimum > _MAX_LOOP or (maximum is not None and not minimum <= maximum <= _MAX_LOOP) or maximum == 0:
+            raise self.refuse(f"the quantifier {found[0]}", f"at most {_MAX_LOOP} repetitions are counted")
+        return self.repeat(node, minimum, maximum, found[2] == "+")
 
-    def repeat(self, node: _Node, least: int, most: int | None, possessive: bool) -> _Node:
+    def repeat(self, node: _Node, minimum: int, maximum: int | None, possessive: bool) -> _Node:
         chars = _as_chars(node)
-        if chars is None and (most is None or most > _MOST_COPIES or possessive):
-            why = f"groups are repeated at most {_MOST_COPIES} times, and give back what they took"
+        if chars is None and (maximum is None or maximum > _MAX_COPIES or possessive):
+            why = f"groups are repeated at most {_MAX_COPIES} times, and give back what they took"
             raise self.refuse("a quantifier of a group", why)
-        return _Repeat(chars or node, least, most, possessive)
+        return _Repeat(chars or node, minimum, maximum, possessive)
 
     def atom(self) -> _Node:
         char = self.text[self.at]
@@ -320,7 +320,7 @@ class _Emitter:
 
     def word(self, op: int, argument: int = 0) -> int:
         self.code.append(op | argument << 8)
-        if len(self.code) > _MOST_WORDS:
+        if len(self.code) > _MAX_WORDS:
             raise refusal("a pattern whose program is too long", where=self.where)
         return len(self.code) - 1
 
@@ -342,16 +342,16 @@ class _Emitter:
                     self.emit(part)
             case _Either(parts):
                 self.alternatives(parts)
-            case _Repeat(_Chars() as chars, least, most, possessive):
+            case _Repeat(_Chars() as chars, minimum, maximum, possessive):
                 self.word(TAKE if possessive else LOOP, self.number(chars))
-                self.word(least, OPERAND)
-                self.word(most or 0, OPERAND)
-            case _Repeat(part, least, most, _):
-                assert most is not None
-                for _ in range(least):
+                self.word(minimum, OPERAND)
+                self.word(maximum or 0, OPERAND)
+            case _Repeat(part, minimum, maximum, _):
+                assert maximum is not None
+                for _ in range(minimum):
                     self.emit(part)
                 tries = []
-                for _ in range(most - least):
+                for _ in range(maximum - minimum):
                     tries.append(self.word(TRY))
                     self.emit(part)
                 for at in tries:

@@ -14,7 +14,7 @@ from sdk.errors import UsageError
 __all__ = ["Sampler", "Sampling"]
 
 _MASK = (1 << 64) - 1
-_MOST = np.float32(1e30)  # of a logit: penalties cannot make it infinite
+_MAX = np.float32(1e30)  # of a logit: penalties cannot make it infinite
 _ORDERED = 256  # tokens that are put in order at first; more where that is not enough
 
 
@@ -86,7 +86,7 @@ class Sampler:
 
     def _penalised(self, logits: NDArray[np.float32], last: Sequence[int]) -> NDArray[np.float32]:
         there = logits >= np.finfo(np.float32).min  # neither NaN nor minus infinity
-        values = np.where(there, np.clip(logits, -_MOST, _MOST), -np.inf).astype(np.float32)
+        values = np.where(there, np.clip(logits, -_MAX, _MAX), -np.inf).astype(np.float32)
         if not len(last):
             return values
         ids, times = np.unique(np.asarray(last), return_counts=True)
@@ -109,20 +109,20 @@ class Sampler:
         """The tokens that may be drawn, the most probable first, their weights, and the sum of these."""
         s, best = self.sampling, values.max()
         alive = int((values > -np.inf).sum())
-        most = min(s.top_k or alive, alive)
-        total = None if most < alive else float(self._weights(values, best).sum())
-        ordered = most if most < alive else min(_ORDERED, alive)
+        maximum = min(s.top_k or alive, alive)
+        total = None if maximum < alive else float(self._weights(values, best).sum())
+        ordered = maximum if maximum < alive else min(_ORDERED, alive)
         while True:
             ids = _first(values, ordered)
             weights = self._weights(values[ids], best)
             whole = float(weights.sum()) if total is None else total
             enough = whole * _f32(s.top_p) if 0 < s.top_p < 1 else whole
-            kept = int(np.searchsorted(np.cumsum(weights), enough, side="left")) + 1 if enough < whole else most
-            kept = min(kept, int((weights >= _f32(s.min_p)).sum()) if s.min_p > 0 else kept, most)
+            kept = int(np.searchsorted(np.cumsum(weights), enough, side="left")) + 1 if enough < whole else maximum
+            kept = min(kept, int((weights >= _f32(s.min_p)).sum()) if s.min_p > 0 else kept, maximum)
             unlimited = enough >= whole and s.min_p <= 0
-            if ordered == most or (kept < ordered and not unlimited):
+            if ordered == maximum or (kept < ordered and not unlimited):
                 break
-            ordered = most
+            ordered = maximum
         cut = enough < whole or s.min_p > 0
         return ids[:kept], weights[:kept], float(weights[:kept].sum()) if cut else whole
 
@@ -141,8 +141,8 @@ def _f32(number: float) -> float:
 def _first(values: NDArray[np.float32], count: int) -> NDArray[np.int64]:
     """The places of the ``count`` largest, the largest first, equal ones as they stand."""
     if count < len(values):
-        least = np.partition(values, len(values) - count)[len(values) - count]
-        places = np.flatnonzero(values >= least)
+        minimum = np.partition(values, len(values) - count)[len(values) - count]
+        places = np.flatnonzero(values >= minimum)
     else:
         places = np.flatnonzero(values > -np.inf)
     return places[np.argsort(-values[places], kind="stable")][:count]

@@ -21,8 +21,8 @@ MAGIC: Final = 0x4B4F5453
 VERSION: Final = 1
 NONE: Final = 0xFFFFFFFF
 PARTS: Final = 25
-_MOST_TOKENS: Final = 1 << 24
-_MOST_BYTES: Final = 1 << 30
+_MAX_TOKENS: Final = 1 << 24
+_MAX_BYTES: Final = 1 << 30
 _BYTE_LEVEL, _BYTE_FALLBACK, _FUSE_UNKNOWN, _WHOLE_WORDS = 1, 2, 4, 8
 _SPECIAL, _BYTE, _HOLE = 1, 2, 4
 _LEFT, _RIGHT = 2, 4
@@ -66,8 +66,8 @@ def compile_table(tokenizer: Any) -> bytes:
     added = tokenizer.get_added_tokens_decoder()
     vocabulary = _vocabulary(model, pipeline)
     count = max([*_by_number(model), *added, -1]) + 1
-    if not 0 < count <= _MOST_TOKENS:
-        raise refusal(f"{count} tokens", where="model", why=f"a table has 1 to {_MOST_TOKENS}")
+    if not 0 < count <= _MAX_TOKENS:
+        raise refusal(f"{count} tokens", where="model", why=f"a table has 1 to {_MAX_TOKENS}")
     strings = _Strings()
     texts, flags = _texts(tokenizer, model, pipeline, count)
     lexicon = _lexicon(vocabulary, pipeline)
@@ -179,7 +179,7 @@ def _texts(tokenizer: Any, model: Mapping[str, Any], pipeline: Pipeline, count: 
         texts[at] = text.encode() if letters is None else letters
         is_byte = pipeline.shows_bytes and _byte_of(text) is not None
         flags[at] = (_SPECIAL if text in special else 0) | (_BYTE if is_byte else 0)
-    if sum(map(len, texts)) > _MOST_BYTES:
+    if sum(map(len, texts)) > _MAX_BYTES:
         raise refusal("more than a gigabyte of text", where="model")
     return texts, flags
 

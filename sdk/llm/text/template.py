@@ -18,10 +18,10 @@ from sdk.errors import UsageError
 __all__ = ["ChatTemplate", "Message"]
 
 Message = Mapping[str, Any]
-_MOST_SOURCE: Final = 1 << 20
-_MOST_STEPS: Final = 200_000  # passes of loops and calls
-_MOST_TEXT: Final = 1 << 24
-_MOST_WIDTH: Final = 1_000_000
+_MAX_SOURCE: Final = 1 << 20
+_MAX_STEPS: Final = 200_000  # passes of loops and calls
+_MAX_TEXT: Final = 1 << 24
+_MAX_WIDTH: Final = 1_000_000
 _COUNT, _JOINED, _TICK = "_counted", "_joined", "_tick"
 
 
@@ -59,8 +59,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         """Counts a call by what it works on, and refuses one that makes a large text of small ones."""
         if name in ("format", "format_map"):
             raise _TooMuch("texts by format")
-        if any(isinstance(one, int) and abs(one) > _MOST_WIDTH for one in args):
-            raise _TooMuch(f"a text or list by a number above {_MOST_WIDTH:,}")
+        if any(isinstance(one, int) and abs(one) > _MAX_WIDTH for one in args):
+            raise _TooMuch(f"a text or list by a number above {_MAX_WIDTH:,}")
         sizes = [len(one) for one in args if isinstance(one, str | bytes | list | tuple)]
         if name in ("replace", "join", "translate", "indent") and math.prod(size + 1 for size in sizes) > 1 << 26:
             raise _TooMuch(f"a large text by {name}")
@@ -75,8 +75,8 @@ class _Environment(ImmutableSandboxedEnvironment):
     def count(self, steps: int = 1) -> None:
         """Counts what a template does."""
         self.steps += steps
-        if self.steps > _MOST_STEPS:
-            raise _TooMuch(f"more than {_MOST_STEPS:,} passes of loops and calls")
+        if self.steps > _MAX_STEPS:
+            raise _TooMuch(f"more than {_MAX_STEPS:,} passes of loops and calls")
 
     def counted(self, items: Iterable[Any]) -> Iterator[Any]:
         for item in items:
@@ -94,7 +94,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         """Computes what a template computes by an operator."""
         sizes = [len(side) for side in (left, right) if isinstance(side, str | bytes | list | tuple)]
         numbers = [abs(side) for side in (left, right) if isinstance(side, int)]
-        if operator == "**" or (sizes and operator in "*+" and sizes[0] * max(numbers, default=1) > _MOST_TEXT):
+        if operator == "**" or (sizes and operator in "*+" and sizes[0] * max(numbers, default=1) > _MAX_TEXT):
             raise _TooMuch("powers, or texts and lists of more than 16 MB")
         if operator == "%" and sizes:
             raise _TooMuch("texts formatted by %")
@@ -163,7 +163,7 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str, tokens: Mapping[str, str], date: datetime | None = None) -> None:
-        if len(source) > _MOST_SOURCE:
+        if len(source) > _MAX_SOURCE:
             raise UsageError("the chat template has more than a megabyte", hint="use the checkpoint's original one")
         self.tells_date = date is None and "strftime_now" in source
         self._environment, self._tokens = _Environment(_now if date is None else date.strftime), dict(tokens)
@@ -192,7 +192,7 @@ class ChatTemplate:
             for part in self._template.generate(messages=list(messages), add_generation_prompt=answer, **given):
                 parts.append(part)
                 size += len(part)
-                if size > _MOST_TEXT:
+                if size > _MAX_TEXT:
                     raise _TooMuch("more than 16 MB of text")
         except _Refused as error:
             raise UsageError(f"the chat template refuses these messages: {str(error)[:300]}") from None

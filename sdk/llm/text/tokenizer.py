@@ -10,7 +10,7 @@ from sdk.llm.text.package import tokenizers_package
 
 __all__ = ["load_tokenizer"]
 
-_MOST_BYTES: Final = 256 << 20  # those of known models have under 40 MB
+_MAX_BYTES: Final = 256 << 20  # those of known models have under 40 MB
 
 
 def load_tokenizer(path: Path) -> Any:
@@ -23,7 +23,7 @@ def load_tokenizer(path: Path) -> Any:
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
         raise BuildError("there is no tokenizer.json", where=str(file), hint="download it with the checkpoint")
-    if file.stat().st_size > _MOST_BYTES:
+    if file.stat().st_size > _MAX_BYTES:
         raise BuildError("the tokenizer.json has more than 256 MB", where=str(file), hint="use the original file")
     package = tokenizers_package()
     try:

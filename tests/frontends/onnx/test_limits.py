@@ -73,12 +73,12 @@ def functions(depth: int, calls: int, own: int | None = None) -> Any:
 
 def test_a_budget_counts_in_total_and_names_limit_and_way_out() -> None:
     budget = Budget()
-    budget.spend(TRIPS, TRIPS.most - 1, "node a")
+    budget.spend(TRIPS, TRIPS.maximum - 1, "node a")
     assert budget.affords(TRIPS, 1)
     assert not budget.affords(TRIPS, 1)
     with pytest.raises(BuildError) as error:
         budget.spend(TRIPS, 1, "node b")
-    assert f"node b asks for {TRIPS.most + 1}" in error.value.message
+    assert f"node b asks for {TRIPS.maximum + 1}" in error.value.message
     assert (error.value.why, error.value.hint) == (TRIPS.why, TRIPS.hint)
     budget.spend(NODES, 5, "others are counted apart")
     with pytest.raises(BuildError, match=r"about 2\*\*70"):
@@ -86,14 +86,14 @@ def test_a_budget_counts_in_total_and_names_limit_and_way_out() -> None:
 
 
 def test_nested_functions_are_counted_before_they_are_written_out() -> None:
-    text = refused(functions(26, 2), "node 0 f25 top", str(NODES.most))
+    text = refused(functions(26, 2), "node 0 f25 top", str(NODES.maximum))
     assert NODES.hint in text
     assert len(import_onnx(functions(10, 2), "m").graphs["main"].body) == 1 << 10
 
 
 def test_functions_inside_one_another() -> None:
-    assert len(import_onnx(functions(NESTING.most, 1), "m").graphs["main"].body) == 1
-    refused(functions(NESTING.most + 2, 1), "levels of functions and sub-graphs")
+    assert len(import_onnx(functions(NESTING.maximum, 1), "m").graphs["main"].body) == 1
+    refused(functions(NESTING.maximum + 2, 1), "levels of functions and sub-graphs")
     refused(functions(5, 1, own=3), "calls itself", "own::f3")
 
 

@@ -13,7 +13,7 @@ from sdk.errors import BuildError
 from sdk.frontends.onnx.importer import import_onnx
 
 RNG = np.random.default_rng(21)
-HEADS, WIDTH, MOST = 2, 4, 9
+HEADS, WIDTH, MAX = 2, 4, 9
 DECODER = ["q", "k", "v", "mask", "bias", "pk", "pv", "past", "", "", "b"]
 SPARSE = ["q", "k", "v", "pk", "pv", "begins", "columns", "total", "lengths", "cos", "sin"]
 
@@ -61,7 +61,7 @@ def decoder(batch: int, past: int, *more: str, cross: bool = False) -> dict[str,
         found |= {"k": reals(batch, HEADS, past, WIDTH), "v": reals(batch, HEADS, past, WIDTH)}
     else:
         found |= {"k": reals(batch, 1, size), "v": reals(batch, 1, size)}
-        found |= {"pk": reals(batch, HEADS, MOST, WIDTH), "pv": reals(batch, HEADS, MOST, WIDTH)}
+        found |= {"pk": reals(batch, HEADS, MAX, WIDTH), "pv": reals(batch, HEADS, MAX, WIDTH)}
         found["past"] = np.array([past], np.int32)
     mask = (RNG.random((batch, total)) > 0.4).astype(np.int32)
     mask[:, -1] = 1
@@ -72,7 +72,7 @@ def decoder(batch: int, past: int, *more: str, cross: bool = False) -> dict[str,
 @pytest.mark.parametrize(
     "inputs",
     [
-        decoder(2, 5), decoder(1, 0), decoder(1, MOST - 1), decoder(2, 5, "mask"), decoder(1, 4, "bias", "b"),
+        decoder(2, 5), decoder(1, 0), decoder(1, MAX - 1), decoder(2, 5, "mask"), decoder(1, 4, "bias", "b"),
         decoder(2, 6, cross=True), decoder(2, 6, "mask", cross=True),
         decoder(2, 6, "b", cross=True),
     ],
@@ -156,13 +156,14 @@ def sparse(rows: int, lengths: list[int], rotary: int) -> dict[str, Array]:
     """Inputs of 4 heads for 2 of keys, with room for all blocks."""
     batch, size = len(lengths), 8 * (1 + rotary)
     begins, columns = tables(BLOCKS)
-    most = BLOCK * BLOCKS.shape[1]
+    maximum = BLOCK * BLOCKS.shape[1]
     found = {
         "q": reals(batch, rows, 4 * size), "k": reals(batch, rows, 2 * size), "v": reals(batch, rows, 2 * size),
-        "pk": reals(batch, 2, most, size), "pv": reals(batch, 2, most, size), "begins": begins, "columns": columns,
+        "pk": reals(batch, 2, maximum, size), "pv": reals(batch, 2, maximum, size),
+        "begins": begins, "columns": columns,
         "total": np.array([max(lengths)], np.int32), "lengths": np.array(lengths, np.int32),
     }  # fmt: skip
-    return found | ({"cos": reals(most, size // 2), "sin": reals(most, size // 2)} if rotary else {})
+    return found | ({"cos": reals(maximum, size // 2), "sin": reals(maximum, size // 2)} if rotary else {})
 
 
 def blocks_seen(inputs: dict[str, Array], **given: Any) -> tuple[list[Array], list[Array]]:

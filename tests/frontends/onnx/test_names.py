@@ -262,9 +262,9 @@ def test_some_words(role: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ROLES)
 def test_every_word(role: str, tmp_path: Path) -> None:
-    most = 14 if role == "size" else len(NAMES)  # an agent takes 16 dims
-    for first in range(0, len(NAMES), most):
-        _runs(NAMES[first : first + most], role, tmp_path / f"words{first}.onnx")
+    maximum = 14 if role == "size" else len(NAMES)  # an agent takes 16 dims
+    for first in range(0, len(NAMES), maximum):
+        _runs(NAMES[first : first + maximum], role, tmp_path / f"words{first}.onnx")
 
 
 def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:

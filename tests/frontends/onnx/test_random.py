@@ -111,12 +111,12 @@ WORDS = np.array([[1, 1, 3, 3, 3, 7, 8, 6, 7, 5], [8, 6, 7, 5, 6, 8, 6, 7, 2, 2]
 
 
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
-@pytest.mark.parametrize(("least", "most", "skips"), [(1, 1, 0), (2, 2, 0), (2, 2, 5), (1, 2, 3)])
-def test_runs_of_numbers(mode: str, least: int, most: int, skips: int) -> None:
+@pytest.mark.parametrize(("minimum", "maximum", "skips"), [(1, 1, 0), (2, 2, 0), (2, 2, 5), (1, 2, 3)])
+def test_runs_of_numbers(mode: str, minimum: int, maximum: int, skips: int) -> None:
     how: dict[str, Any] = {
         "mode": mode,
-        "min_gram_length": least,
-        "max_gram_length": most,
+        "min_gram_length": minimum,
+        "max_gram_length": maximum,
         "max_skip_count": skips,
         **POOL,
     }

@@ -186,8 +186,8 @@ def _computed(state: _State, name: str, given: Sequence[str]) -> int:
 def _check_number(name: str, last: str) -> None:
     """A number has a place in the instruction."""
     if last.startswith("#"):
-        most, least = (31, 1) if name in ("asr", "lsl") else (_FARTHEST, 0)
-        if name not in ("add", "sub", "asr", "lsl") or not least <= int(last[1:]) <= most:
+        maximum, minimum = (31, 1) if name in ("asr", "lsl") else (_FARTHEST, 0)
+        if name not in ("add", "sub", "asr", "lsl") or not minimum <= int(last[1:]) <= maximum:
             raise Fault(f"{name} takes no {last}")
 
 

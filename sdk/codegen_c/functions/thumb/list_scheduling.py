@@ -85,7 +85,7 @@ def emit(
         return None
     if counted:
         allocation.iteration()
-    return _addressed(allocation.lines, allocation.most, paths)
+    return _addressed(allocation.lines, allocation.maximum, paths)
 
 
 class _Allocation:
@@ -114,7 +114,7 @@ class _Allocation:
         self.temps = [f"%[t{k}]" for k in range(temps)]
         self.free = list(self.temps)
         self.loose = {*self.temps, *(live_ins[live_in] for live_in in killed)}
-        self.most = 0
+        self.maximum = 0
         self.uses: dict[Node, int] = {}
         for item in self.left:
             for arg in dict.fromkeys(_args(item)):
@@ -129,7 +129,7 @@ class _Allocation:
         for access in (*reads, *writes):
             self.offsets.setdefault(access.pointer, set()).add(access.offset)
         self.runs = self._runs(reads)
-        self.least = {a.pointer: min(b.offset for b in reads if b.pointer == a.pointer) for a in reads}
+        self.minimum = {a.pointer: min(b.offset for b in reads if b.pointer == a.pointer) for a in reads}
 
     def _runs(self, reads: Sequence[Access]) -> frozenset[int]:
         """The pointers of words that one instruction may read several of, where there are registers for that."""
@@ -246,7 +246,7 @@ class _Allocation:
     def _following(self, node: Read) -> list[Read]:
         """The words, three or more, of which ``node`` is one, that are wanted soon and lie where the pointer is."""
         access = node.access
-        start = self.least[access.pointer] + self.moved[access.pointer]
+        start = self.minimum[access.pointer] + self.moved[access.pointer]
         if access.pointer not in self.runs or access.offset < start:
             return []
         soon = {arg for item in self.left[:WINDOW] for arg in _args(item) if arg not in self.where}
@@ -290,7 +290,7 @@ class _Allocation:
             register = next(others, self.free[0])
         self.free.remove(register)
         if register in self.temps:
-            self.most = max(self.most, self.temps.index(register) + 1)
+            self.maximum = max(self.maximum, self.temps.index(register) + 1)
         self.where[node] = register
         return register
 

@@ -21,7 +21,7 @@ def read_expr(r: Reader, strength: int = 0) -> ValueExpr:
     """Reads an expression whose operations bind at least as strongly as ``strength``."""
     cursor = r.cursor
     left = _primary(r)
-    for _ in range(TEXT_NESTING.most):  # each operation stands around those before it
+    for _ in range(TEXT_NESTING.maximum):  # each operation stands around those before it
         found = _SIGNS.get(cursor.text)
         if found is None or found[1] < strength:
             return left

@@ -38,8 +38,8 @@ class Scope:
 
 def implied_var(name: str, hi: Dim) -> Var | None:
     """The variable of a loop that ends before ``hi`` when the text gives no bounds; None where it must."""
-    most = interval(hi)[1]
-    return None if most is None else Var(name, 0, max(most - 1, 0))
+    maximum = interval(hi)[1]
+    return None if maximum is None else Var(name, 0, max(maximum - 1, 0))
 
 
 def implied_dtype(name: str, args: tuple[ValueExpr, ...]) -> DType | None:

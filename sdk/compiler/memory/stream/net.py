@@ -10,7 +10,7 @@ from sdk.compiler.analysis.row_calls import by_rows
 from sdk.compiler.ir.graph import Call, Graph, Node, Value, node_args, node_outs
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.memory.inplace import may_take_over
-from sdk.compiler.memory.overlap import least_lag
+from sdk.compiler.memory.overlap import min_lag
 from sdk.compiler.memory.problem import aligned
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout
 from sdk.compiler.memory.storage import Sharing, Storage, replaces
@@ -139,10 +139,10 @@ class Net:
                     continue
                 given = zip(names, node.args, strict=False)
                 read = [n for n, a in given if a in held and self.of[a.name] == self.of[arg.name]]
-                least = [least_lag(function, out, name) for name in read]
+                minimum = [min_lag(function, out, name) for name in read]
                 # at one place a result is in place, or it is none
-                lag = max((n for n in least if n is not None), default=0) or int(of.bytes == to.bytes)
-                if None not in least and spared(of.bytes, to.bytes, aligned(lag, self.align)) > 0:
+                lag = max((n for n in minimum if n is not None), default=0) or int(of.bytes == to.bytes)
+                if None not in minimum and spared(of.bytes, to.bytes, aligned(lag, self.align)) > 0:
                     found[result.name, arg.name] = lag
         return found
 

@@ -44,7 +44,7 @@ from sdk.compiler.sym import Dim, Var, free_vars, substitute
 __all__ = ["Different", "Shared", "generalise", "proved"]
 
 T = TypeVar("T")
-MOST_DIMS: Final = 12
+MAX_DIMS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def generalise(functions: Sequence[Loops], name: str) -> Shared:
     open_ = work.function(name)
     names = {n.name for n in work.made} | work.names
     stands, dims, values = choose((h for t in work.trees for h in holes_of(t)), names)
-    if len(dims) > MOST_DIMS:
+    if len(dims) > MAX_DIMS:
         raise Different
     loops = _filled(open_, lambda tree: build(tree, stands))
     values = values or tuple(() for _ in functions)

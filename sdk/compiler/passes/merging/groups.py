@@ -65,10 +65,10 @@ class _Search:
         self,
         functions: Sequence[Loops],
         calls: Mapping[str, int],
-        most: float,
+        maximum: float,
         cost: Callable[[Loops], Cost],
     ) -> None:
-        self.calls, self.most, self.cost = calls, most, cost
+        self.calls, self.maximum, self.cost = calls, maximum, cost
         costs = {f.name: cost(f) for f in functions}
         self.work = {name: found.work.at() for name, found in costs.items()}
         alone = [Group((f,), None, costs[f.name].code, calls[f.name] * self.work[f.name]) for f in functions]
@@ -115,7 +115,7 @@ class _Search:
             return None
         found = self.cost(shared.loops)
         each = [found.work.at(values) for values in shared.values]
-        if any(one > self.work[f.name] * (1 + self.most) for f, one in zip(members, each, strict=True)):
+        if any(one > self.work[f.name] * (1 + self.maximum) for f, one in zip(members, each, strict=True)):
             return None
         all_work = sum(self.calls[f.name] * one for f, one in zip(members, each, strict=True))
         given = ARGUMENT * len(shared.loops.dims) * len(members)

@@ -15,8 +15,8 @@ __all__ = ["Axis", "divides", "joined", "places", "places_of"]
 def joined(outer: For, inner: For) -> tuple[For, Mapping[Var, Dim]]:
     """One loop in place of two, and what their variables are in it."""
     rows, extent = outer.hi - outer.lo, inner.hi - inner.lo
-    most = max_value(rows * extent)
-    var = Var(f"{outer.var.name}_{inner.var.name}", 0, max((most or 1) - 1, 1))
+    maximum = max_value(rows * extent)
+    var = Var(f"{outer.var.name}_{inner.var.name}", 0, max((maximum or 1) - 1, 1))
     quotient = floordiv(var.expr, extent if prove_ge(extent, 1) is True else dmax(extent, 1))  # of 0 there is no item
     env = {outer.var: quotient + outer.lo, inner.var: var.expr - quotient * extent + inner.lo}
     return For(var, 0, rows * extent, Block(())), env
@@ -47,9 +47,9 @@ class Axis:
     each: int
 
     @classmethod
-    def of(cls, fused: tuple[For, ...], items: int, most: int) -> Axis:
-        """An axis with at most ``most`` places to an item, no more than it takes."""
-        axis = cls(fused, items, most)
+    def of(cls, fused: tuple[For, ...], items: int, maximum: int) -> Axis:
+        """An axis with at most ``maximum`` places to an item, no more than it takes."""
+        axis = cls(fused, items, maximum)
         extent = axis.extent
         if isinstance(extent, int):
             groups = max(-(-extent // axis.size), 1)
@@ -73,8 +73,8 @@ class Axis:
 
     @property
     def _var(self) -> Var:
-        most = max_value(ceildiv(self.extent, self.size))
-        return Var("_".join(loop.var.name for loop in self.fused) + "_t", 0, max((most or 1) - 1, 1))
+        maximum = max_value(ceildiv(self.extent, self.size))
+        return Var("_".join(loop.var.name for loop in self.fused) + "_t", 0, max((maximum or 1) - 1, 1))
 
     @property
     def loop(self) -> For:

@@ -158,12 +158,12 @@ def cooperative(loops: Loops, chain: Sequence[For], inner: Block, team: Team) ->
 def longest(inner: Block, loops: Loops) -> int:
     """The most steps of a loop of an iteration that items may divide; 0 where there is none."""
     within = replace(loops, body=inner)  # the function may declare what has become a parameter
-    return max((_most(d.loop.hi - d.loop.lo) for d in _loops_divided(inner, within, {})), default=0)
+    return max((_maximum(d.loop.hi - d.loop.lo) for d in _loops_divided(inner, within, {})), default=0)
 
 
-def _most(extent: Dim) -> int:
-    most = max_value(extent)
-    return 1 << 20 if most is None else most
+def _maximum(extent: Dim) -> int:
+    maximum = max_value(extent)
+    return 1 << 20 if maximum is None else maximum
 
 
 def _power(count: int) -> int:
@@ -171,10 +171,10 @@ def _power(count: int) -> int:
     return 1 << max(count - 1, 0).bit_length()
 
 
-def _columns(chain: Sequence[For], found: Sequence[Divided], loops: Loops, most: int) -> int:
+def _columns(chain: Sequence[For], found: Sequence[Divided], loops: Loops, maximum: int) -> int:
     """How many iterations of the innermost loop of ``chain`` a group does: several where they are neighbours in what
     the divided loops read."""
-    if not chain or most < 2:
+    if not chain or maximum < 2:
         return 1
     shapes = {p.buffer.name: p.buffer.shape for p in loops.params}
     for one in found:
@@ -182,7 +182,7 @@ def _columns(chain: Sequence[For], found: Sequence[Divided], loops: Loops, most:
             if isinstance(load, Load) and load.buffer in shapes:
                 apart = linear(flat_index(load.index, shapes[load.buffer]), chain[-1].var)
                 if apart is not None and (apart[0] == 1 or apart[0] * load.dtype.nbytes == _WORD):
-                    return min(most, _power(_most(chain[-1].hi - chain[-1].lo)))
+                    return min(maximum, _power(_maximum(chain[-1].hi - chain[-1].lo)))
     return 1
 
 
@@ -237,7 +237,7 @@ class _Work:
         groups = list(chain)
         if self.columns > 1 and self.last is not None:
             extent = self.last.hi - self.last.lo
-            tile = Var(f"{self.prefix}_tile", 0, max(-(-_most(extent) // self.columns) - 1, 1))
+            tile = Var(f"{self.prefix}_tile", 0, max(-(-_maximum(extent) // self.columns) - 1, 1))
             at = tile.expr * self.columns + self.column.expr
             inner = substitute_dims(inner, {self.last.var: dmin(at, extent - 1) + self.last.lo})
             self.inside = op("lt", idx(at), idx(extent))
@@ -265,7 +265,7 @@ class _Work:
             touched |= set.union(*buffers_used(one.loop.body)) - own
         for node in walk(inner):
             if isinstance(node, Alloc) and node.buffer.name in touched and node.buffer.shape:
-                shape = tuple(most for d in node.buffer.shape if (most := max_value(d)) is not None)
+                shape = tuple(maximum for d in node.buffer.shape if (maximum := max_value(d)) is not None)
                 if (
                     len(shape) < len(node.buffer.shape)
                     or node.buffer.ring is not None
@@ -366,7 +366,7 @@ class _Work:
         self._note(loop)
         stores = buffers_used(loop.body)[1] & self.shared.keys()
         extent, mine = loop.hi - loop.lo, self.slice.expr
-        step = Var(f"{loop.var.name}_q", 0, max(-(-_most(extent) // self.slices) - 1, 1))
+        step = Var(f"{loop.var.name}_q", 0, max(-(-_maximum(extent) // self.slices) - 1, 1))
         out: list[Stmt] = [
             Store(name, (), op("select", self._is_first, Load(name, (), kind), _start(how, kind), dtype=kind))
             for name, how in one.sums.items()

@@ -14,7 +14,7 @@ from sdk.compiler.sym import Dim, Var, floordiv, free_vars, prove_eq
 
 __all__ = ["Instance", "jam", "unrolled"]
 
-MOST_UNROLLED: Final = 9  # iterations of a loop that are written one after another
+MAX_UNROLLED: Final = 9  # iterations of a loop that are written one after another
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _put_all(block: Block, instance: Instance, outs: frozenset[str]) -> Block:
     return Block(tuple(_put(s, instance, outs) for s in block.body))
 
 
-def unrolled(block: Block, times: int, whole: int = MOST_UNROLLED) -> Block:
+def unrolled(block: Block, times: int, whole: int = MAX_UNROLLED) -> Block:
     """The innermost loops of a block with several iterations to a step.
 
     Those of at most ``whole`` iterations become statements in a row, of others ``times`` iterations become one.
@@ -155,10 +155,10 @@ def _simple(loop: For) -> bool:
     return loop.until is None and loop.kind in ("serial", "parallel", "unroll") and not declares
 
 
-def _few(loop: For, most: int) -> bool:
+def _few(loop: For, maximum: int) -> bool:
     extent = loop.hi - loop.lo
     size = len(loop.body.body)
-    return isinstance(extent, int) and extent > 0 and extent * size <= most
+    return isinstance(extent, int) and extent > 0 and extent * size <= maximum
 
 
 def _at(loop: For, place: Dim) -> tuple[Stmt, ...]:
@@ -179,8 +179,8 @@ def _by(loop: For, times: int) -> tuple[Stmt, ...]:
     steps = floordiv(extent, times)
     if isinstance(steps, int) and steps < 1:
         return (loop,)
-    most = steps if isinstance(steps, int) else (loop.var.hi - loop.var.lo + 1) // times
-    var = Var(f"{loop.var.name}_s", 0, max(most - 1, 0))
+    maximum = steps if isinstance(steps, int) else (loop.var.hi - loop.var.lo + 1) // times
+    var = Var(f"{loop.var.name}_s", 0, max(maximum - 1, 0))
     body = [stmt for k in range(times) for stmt in _at(loop, loop.lo + var.expr * times + k)]
     out: list[Stmt] = [For(var, 0, steps, Block(tuple(body)))]
     if prove_eq(steps * times, extent) is not True:

@@ -23,7 +23,7 @@ from sdk.compiler.schedules.locate import ScheduleError
 
 __all__ = ["packed_rows", "packed_tile"]
 
-MOST_STORES: Final = 400  # statements of a tile: drivers take long to compile more, and have no registers for them
+MAX_STORES: Final = 400  # statements of a tile: drivers take long to compile more, and have no registers for them
 
 
 def packed_tile(
@@ -40,7 +40,7 @@ def packed_tile(
     if not in_words(loops) or not 2 <= len(chain) <= 3:
         raise ScheduleError(f"{loops.name} is no product with weights in words")
     written = sum(isinstance(n, Store) for n in walk(inner))
-    while rows * panels * written > MOST_STORES and rows * panels > 1:
+    while rows * panels * written > MAX_STORES and rows * panels > 1:
         rows, panels = (rows, panels // 2) if panels > 1 else (rows // 2, panels)
     panel, *tokens, lane = chain
     axes = [Axis.of((panel,), 1, panels), *(Axis.of((loop,), 1, rows) for loop in tokens)]

@@ -57,7 +57,8 @@ class SharedProducts:
 
     def applies(self, part: Part, gpu: Gpu) -> bool:
         """Multiply-accumulates in which the first factor is the same for all columns."""
-        return part.pattern.kind == "contraction" and _most(rows_of(part.chain, part.inner, part.pattern)) >= self.rows
+        rows = rows_of(part.chain, part.inner, part.pattern)
+        return part.pattern.kind == "contraction" and _maximum(rows) >= self.rows
 
     def schedule(self, part: Part, gpu: Gpu) -> Item:
         """The tile of a group."""
@@ -124,11 +125,11 @@ class Attention:
 @dataclass(frozen=True)
 class Teams:
     """Sums, maxima, norms, softmax, products of few rows: a group of items for each row, where its loops are of at
-    least ``least`` steps. Where ``plenty`` of neighbouring results are there to be computed, an item each is as good;
+    least ``minimum`` steps. Where ``plenty`` of neighbouring results are there to be computed, an item each is as good;
     products of more than ``rows`` rows are left to other rules."""
 
     team: Team
-    least: int = 32
+    minimum: int = 32
     plenty: int = 1 << 16
     rows: int = 1
     name = "teams"
@@ -138,23 +139,23 @@ class Teams:
         """Nests with long loops that are no products of many rows, or windows."""
         kind = part.pattern.kind
         if kind == "contraction":
-            rows = _most(rows_of(part.chain, part.inner, part.pattern))
+            rows = _maximum(rows_of(part.chain, part.inner, part.pattern))
             few = rows <= self.rows
         else:
             few = kind == "reduction"
-        return few and longest(part.inner, part.loops) >= self.least
+        return few and longest(part.inner, part.loops) >= self.minimum
 
     def schedule(self, part: Part, gpu: Gpu) -> Item:
         """The group's work."""
         item = cooperative(part.loops, part.chain, part.inner, self.team)
-        if len(item.local) > 1 and _most(part.chain) >= self.plenty:
+        if len(item.local) > 1 and _maximum(part.chain) >= self.plenty:
             raise ScheduleError("there are enough items")
         return item
 
 
-def _most(loops: Sequence[For]) -> int:
+def _maximum(loops: Sequence[For]) -> int:
     """The most iterations of loops, one in another."""
-    return prod(1 << 20 if (most := max_value(loop.hi - loop.lo)) is None else most for loop in loops)
+    return prod(1 << 20 if (maximum := max_value(loop.hi - loop.lo)) is None else maximum for loop in loops)
 
 
 def _tiled(part: Part, gpu: Gpu, tile: Tile) -> Item:

@@ -113,10 +113,10 @@ def _factors(product: Contraction, column: For, rows: Sequence[For]) -> tuple[Va
 
 @dataclass(frozen=True)
 class _Depth:
-    """The loops of a sum as one, ``most`` steps of which are staged at a time, fewer where there are fewer."""
+    """The loops of a sum as one, ``maximum`` steps of which are staged at a time, fewer where there are fewer."""
 
     reduce: tuple[For, ...]
-    most: int
+    maximum: int
 
     @property
     def extent(self) -> Dim:
@@ -127,13 +127,13 @@ class _Depth:
     def size(self) -> int:
         """Steps of a tile."""
         extent = max_value(self.extent)
-        return self.most if extent is None else min(self.most, max(1 << max(extent - 1, 0).bit_length(), QUAD))
+        return self.maximum if extent is None else min(self.maximum, max(1 << max(extent - 1, 0).bit_length(), QUAD))
 
     @property
     def var(self) -> Var:
         """The number of a tile."""
-        most = max_value(ceildiv(self.extent, self.size))
-        return Var("_".join(loop.var.name for loop in self.reduce) + "_t", 0, max((most or 1) - 1, 1))
+        maximum = max_value(ceildiv(self.extent, self.size))
+        return Var("_".join(loop.var.name for loop in self.reduce) + "_t", 0, max((maximum or 1) - 1, 1))
 
     @property
     def innermost(self) -> For:

@@ -151,8 +151,8 @@ class _Rows:
 
     @property
     def _var(self) -> Var:
-        most = max_value(ceildiv(self.extent, self._tile))
-        return Var("_".join(loop.var.name for loop in self.fused) + "_t", 0, max((most or 1) - 1, 1))
+        maximum = max_value(ceildiv(self.extent, self._tile))
+        return Var("_".join(loop.var.name for loop in self.fused) + "_t", 0, max((maximum or 1) - 1, 1))
 
     @property
     def loops(self) -> tuple[For, ...]:
@@ -194,8 +194,8 @@ class _Columns:
 
     @property
     def _var(self) -> Var:
-        most = max_value(ceildiv(self.extent, self._size))
-        return Var(f"{self.source.var.name}_t", 0, max((most or 1) - 1, 1))
+        maximum = max_value(ceildiv(self.extent, self._size))
+        return Var(f"{self.source.var.name}_t", 0, max((maximum or 1) - 1, 1))
 
     @property
     def start(self) -> Var:
@@ -227,9 +227,9 @@ class _Columns:
 
 def _columns(loop: For, tile: Tile) -> _Columns:
     extent = loop.hi - loop.lo
-    least = min_value(extent) or 0
+    minimum = min_value(extent) or 0
     lanes = tile.lanes
-    while lanes > 1 and lanes > least:
+    while lanes > 1 and lanes > minimum:
         lanes //= 2
     lanes = lanes if lanes >= _LANES else 1
     columns = tile.columns if lanes > 1 else tile.scalar_columns or tile.columns
@@ -248,9 +248,9 @@ def _in_lanes(body: Block, loop: For, cols: _Columns) -> Block:
     return Lanes(cols.lane, cols.lanes, mine).block(placed)
 
 
-def _even(extent: Dim, most: int) -> int:
-    """The size of tiles of at most ``most``, so that the last one is as full as the others."""
-    if not isinstance(extent, int) or most <= 1:
-        return max(most, 1)
-    count = -(-extent // most)
+def _even(extent: Dim, maximum: int) -> int:
+    """The size of tiles of at most ``maximum``, so that the last one is as full as the others."""
+    if not isinstance(extent, int) or maximum <= 1:
+        return max(maximum, 1)
+    count = -(-extent // maximum)
     return max(-(-extent // max(count, 1)), 1)

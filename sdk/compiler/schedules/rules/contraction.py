@@ -26,19 +26,19 @@ class FloatPanels:
 
     Reads of the left operand that reach past an edge are staged, a region of some rows of the image at a time. Where
     the epilogue cannot be made lanes, it runs on a tile of sums kept in scratch. Threads that share a call divide
-    its rows or its panels. It takes ``least`` multiply-accumulates.
+    its rows or its panels. It takes ``minimum`` multiply-accumulates.
 
     ``costs`` choose the tile; where rows of an image are short, ``pixels`` at least share a panel of weights.
     """
 
-    least: int
+    minimum: int
     costs: PanelCosts
     pixels: int
     name = "float-panels"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of floats, in vectors."""
-        return machine.floats.lanes > 1 and nest.is_product("contraction", "floats", self.least)
+        return machine.floats.lanes > 1 and nest.is_product("contraction", "floats", self.minimum)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles of vector registers.
@@ -135,8 +135,8 @@ def _blocks(loops: Loops) -> int:
     """How many parts the rows of a call have at least, where regions or heads are around the rows of a product."""
     hi = loops.rows.hi if loops.rows else None
     around = [n for n in statements(loops.body) if isinstance(n, For) and hi in free_vars(n.hi)]
-    least = min_value(_all_rows(loops, around[0].hi)) if around else 1
-    return max(least or 1, 1)
+    minimum = min_value(_all_rows(loops, around[0].hi)) if around else 1
+    return max(minimum or 1, 1)
 
 
 def _whole(loops: Loops, rows: list[Loop]) -> bool:

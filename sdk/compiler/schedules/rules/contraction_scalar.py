@@ -20,10 +20,10 @@ __all__ = ["FloatTiles"]
 @dataclass(frozen=True, slots=True)
 class FloatTiles:
     """Sums of ``rows`` pixels by ``columns`` channels in registers; the weights, constants, are packed so that those of
-    a step follow each other and are read ``together``. ``steps`` of a sum are written out. It takes ``least``
+    a step follow each other and are read ``together``. ``steps`` of a sum are written out. It takes ``minimum``
     multiply-accumulates."""
 
-    least: int
+    minimum: int
     rows: int
     columns: int
     together: int
@@ -32,7 +32,7 @@ class FloatTiles:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of floats, computed one at a time."""
-        return machine.floats.lanes == 1 and nest.is_product("contraction", "floats", self.least)
+        return machine.floats.lanes == 1 and nest.is_product("contraction", "floats", self.minimum)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles in registers.

@@ -41,9 +41,9 @@ __all__ = [
 class NarrowWindow:
     """Depthwise, fewer channels than a vector has ``lanes``: those of a pixel in the first lanes. Some rows are staged
     together, in ``region`` bytes; the windows of ``at_once`` neighbouring pixels share what is read. Up to ``taps``
-    taps of a window are written out. It takes ``least`` multiply-accumulates."""
+    taps of a window are written out. It takes ``minimum`` multiply-accumulates."""
 
-    least: int
+    minimum: int
     region: int
     lanes: int
     at_once: int
@@ -52,7 +52,7 @@ class NarrowWindow:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows of bytes of few channels."""
-        return nest.is_product("window", "bytes", self.least) and nest.part.spatial[-1].var.hi + 1 < self.lanes
+        return nest.is_product("window", "bytes", self.minimum) and nest.part.spatial[-1].var.hi + 1 < self.lanes
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Channels in the first lanes of a vector.
@@ -78,10 +78,10 @@ class NarrowWindow:
 class MultiplierWindow:
     """Depthwise with several channels of the result to one of the image: those are the lanes, and an element of the
     image is multiplied by a vector. Some rows of a channel are staged together, in ``region`` bytes; the windows of
-    ``at_once`` neighbouring pixels share weights. Up to ``taps`` taps of a window are written out. It takes ``least``
+    ``at_once`` neighbouring pixels share weights. Up to ``taps`` taps of a window are written out. It takes ``minimum``
     multiply-accumulates."""
 
-    least: int
+    minimum: int
     region: int
     lanes: int
     at_once: int
@@ -90,7 +90,7 @@ class MultiplierWindow:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows of bytes with a multiplier."""
-        return nest.is_product("window", "bytes", self.least) and multiplier(nest.loops, nest.part) > 1
+        return nest.is_product("window", "bytes", self.minimum) and multiplier(nest.loops, nest.part) > 1
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """The channels that an element is multiplied for in lanes.

@@ -22,17 +22,17 @@ ALONE: Final = 4  # channels at once where one pixel stands alone
 @dataclass(frozen=True, slots=True)
 class WordTiles:
     """Two pixels by two channels in registers, four products to a dot on packed words; one pixel by four channels
-    where it stands alone. It takes ``least`` multiply-accumulates; from ``long_work`` on ``dots`` steps of a sum, of
+    where it stands alone. It takes ``minimum`` multiply-accumulates; from ``long_work`` on ``dots`` steps of a sum, of
     four products each, are written out."""
 
-    least: int
+    minimum: int
     dots: int
     long_work: int
     name = "word-tiles"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of bytes, unless another structure is chosen."""
-        return nest.is_product("contraction", "bytes", self.least) and nest.choice.variant != "rows"
+        return nest.is_product("contraction", "bytes", self.minimum) and nest.choice.variant != "rows"
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles of dots of words.
@@ -48,14 +48,14 @@ class WordTiles:
 @dataclass(frozen=True, slots=True)
 class LaneTiles:
     """Channels in lanes, weights packed so that one load feeds one dot, pixels and vectors tiled in registers. It takes
-    ``least`` multiply-accumulates."""
+    ``minimum`` multiply-accumulates."""
 
-    least: int
+    minimum: int
     name = "lane-tiles"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of bytes."""
-        return nest.is_product("contraction", "bytes", self.least)
+        return nest.is_product("contraction", "bytes", self.minimum)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles of vectors.
@@ -71,9 +71,9 @@ class LaneTiles:
 @dataclass(frozen=True, slots=True)
 class PairTiles:
     """As ``LaneTiles``, where an instruction multiplies two rows by two columns, of ``dot.products`` each: tiles of
-    ``rows`` pixels, an even number, by ``columns`` vectors of channels. It takes ``least`` multiply-accumulates."""
+    ``rows`` pixels, an even number, by ``columns`` vectors of channels. It takes ``minimum`` multiply-accumulates."""
 
-    least: int
+    minimum: int
     dot: Dot
     rows: int
     columns: int
@@ -81,7 +81,7 @@ class PairTiles:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of such bytes."""
-        return nest.is_product("contraction", "bytes", self.least) and _fits(nest, self.dot)
+        return nest.is_product("contraction", "bytes", self.minimum) and _fits(nest, self.dot)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles of vectors.
@@ -125,10 +125,10 @@ def _words(rule: WordTiles, nest: Nest, rows: int, columns: int) -> Loops:
     return write_out(s, (block.inner for block in blocks if block.whole))
 
 
-def _write_out(s: Schedule, words: Loop, most: int) -> None:
+def _write_out(s: Schedule, words: Loop, maximum: int) -> None:
     """Writes out as many steps of a reduction as divide it, at most so many: compilers keep addresses in registers."""
     count = trip(s.loops, words)
-    size = max(n for n in range(1, most + 1) if count % n == 0)
+    size = max(n for n in range(1, maximum + 1) if count % n == 0)
     if size == count:
         s.unroll(words)
     elif size > 1:

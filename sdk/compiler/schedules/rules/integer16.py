@@ -10,7 +10,7 @@ from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, loop_of, loops_of
-from sdk.compiler.schedules.partial import MOST
+from sdk.compiler.schedules.partial import MAX
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, trip, write_out
 from sdk.compiler.schedules.trace import Schedule
@@ -22,15 +22,15 @@ __all__ = ["HalfTiles", "in_parts"]
 class HalfTiles:
     """Some pixels by two channels in registers, or four channels of one pixel; two products to a dot. The weights of
     a tile lie beside each other, as 16 bits; in a compact nest, as bytes that are taken apart at each use. Sums
-    of 64 bits are added up in parts of ``part`` products at least. It takes ``least`` multiply-accumulates."""
+    of 64 bits are added up in parts of ``part`` products at least. It takes ``minimum`` multiply-accumulates."""
 
-    least: int
+    minimum: int
     part: int
     name = "half-tiles"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of halves of words by bytes."""
-        return nest.is_product("contraction", "halves", self.least)
+        return nest.is_product("contraction", "halves", self.minimum)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles in registers."""
@@ -70,12 +70,12 @@ def _tiles(rule: HalfTiles, nest: Nest, pixels: int) -> Loops:
     return write_out(s, unrolled)
 
 
-def in_parts(s: Schedule, k: Loop, least: int, step: int = 1) -> list[Loop]:
+def in_parts(s: Schedule, k: Loop, minimum: int, step: int = 1) -> list[Loop]:
     """Sums of 64 bits are added up in parts that are sure to fit 32 bits, of a multiple of ``step`` products, unless
-    the parts would have less than ``least``; the loops that the reduction becomes, inner last."""
+    the parts would have less than ``minimum``; the loops that the reduction becomes, inner last."""
     depth = trip(s.loops, k)
-    size = max((n for n in range(step, MOST + 1, step) if depth % n == 0), default=0)
-    if not _wide(s.loops) or size < min(depth, least):
+    size = max((n for n in range(step, MAX + 1, step) if depth % n == 0), default=0)
+    if not _wide(s.loops) or size < min(depth, minimum):
         return [k]
     if size == depth:
         s.partial(k)

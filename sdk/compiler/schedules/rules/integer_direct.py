@@ -46,11 +46,11 @@ AROUND_PIXELS: Final = 30
 class DirectWindow:
     """One channel at a time: its weights are in registers, two in each, and each element is read from rows that are
     copied as they are, in words of channels, padded. A product takes two instructions, and a copied element less than
-    one. It takes ``least`` multiply-accumulates in windows of at most ``taps``, where that takes fewer instructions
+    one. It takes ``minimum`` multiply-accumulates in windows of at most ``taps``, where that takes fewer instructions
     than ``pairs``: unpacking elements pays where several windows share them. ``region`` bytes of rows are staged
     together."""
 
-    least: int
+    minimum: int
     region: int
     taps: int
     pairs: PairWindow
@@ -58,7 +58,7 @@ class DirectWindow:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Small windows of some pixels, unless another structure is chosen."""
-        if not nest.is_product("window", "bytes", self.least) or nest.choice != DEFAULT:
+        if not nest.is_product("window", "bytes", self.minimum) or nest.choice != DEFAULT:
             return False
         part = nest.part
         if len(part.spatial) < 3 or multiplier(nest.loops, part) == 0 or pixels_of(part) < 2:
@@ -186,11 +186,11 @@ def _copied(s: Schedule, lines: LineBuffer, run: bool) -> None:
         _in_words(s, fuse_all(s, list(fill[-last:]), f"{name}_f{k}"), 1 if of_rows else WRITTEN)
 
 
-def _in_words(s: Schedule, run: Loop, most: int) -> None:
-    """A word at a time, then bytes, where elements are neighbours; up to ``most`` of each are written out."""
+def _in_words(s: Schedule, run: Loop, maximum: int) -> None:
+    """A word at a time, then bytes, where elements are neighbours; up to ``maximum`` of each are written out."""
     words = s.attempt(_words, run) if trip(s.loops, run) >= BYTES else None
     for loop in words.loops if words else [run]:
-        if trip(s.loops, loop) <= most:
+        if trip(s.loops, loop) <= maximum:
             s.unroll(loop)
 
 

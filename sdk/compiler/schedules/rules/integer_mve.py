@@ -36,17 +36,17 @@ class Staging:
 @dataclass(frozen=True, slots=True)
 class AcrossTiles:
     """Sums of two pixels by two channels in registers, of one pixel by four where it stands alone; what becomes of
-    the sums of four channels is computed in lanes. Up to ``steps`` steps of a sum are written out. It takes ``least``
+    the sums of four channels is computed in lanes. Up to ``steps`` steps of a sum are written out. It takes ``minimum``
     multiply-accumulates."""
 
-    least: int
+    minimum: int
     steps: int
     staging: Staging
     name = "across-tiles"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of bytes."""
-        return nest.is_product("contraction", "bytes", self.least)
+        return nest.is_product("contraction", "bytes", self.minimum)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles of sums, each of a dot along the reduction.
@@ -140,9 +140,9 @@ class OneChannel:
     """One channel of the result: sums of four neighbouring pixels in registers, what becomes of them in lanes. Rows are
     staged together, in ``region`` bytes; where they are longer, windows are gathered, one pixel at a time. Up to
     ``steps`` steps of a sum are written out, and up to ``taps`` taps where pixels are lanes, as in images of one
-    channel. It takes ``least`` multiply-accumulates."""
+    channel. It takes ``minimum`` multiply-accumulates."""
 
-    least: int
+    minimum: int
     steps: int
     region: int
     taps: int
@@ -150,7 +150,7 @@ class OneChannel:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of bytes along a row of pixels, by the same weights for each."""
-        return nest.is_product("window", "bytes", self.least) and not varies(nest, nest.part.b)
+        return nest.is_product("window", "bytes", self.minimum) and not varies(nest, nest.part.b)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Sums of four pixels, or of one, each of a dot along the reduction.

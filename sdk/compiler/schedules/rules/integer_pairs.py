@@ -44,7 +44,7 @@ UNEVEN: Final = 75  # instructions around a part of a row that has fewer pixels 
 @dataclass(frozen=True, slots=True)
 class PairWindow:
     """One channel at a time: the rows that some rows of the result read are staged in 16 bits, padded; of neighbouring
-    pixels two products are summed at once. It takes ``least`` multiply-accumulates of such ``factors``.
+    pixels two products are summed at once. It takes ``minimum`` multiply-accumulates of such ``factors``.
 
     ``region`` bytes of rows are staged together, ``pitch`` elements apart where rows are so short and tiles of 6
     pixels, or of 3 that are strides apart, divide them. Else that of ``tiles`` is taken which executes least. Channels
@@ -53,7 +53,7 @@ class PairWindow:
     """
 
     factors: Factors
-    least: int
+    minimum: int
     region: int
     pitch: int
     tiles: tuple[int, ...]
@@ -61,7 +61,7 @@ class PairWindow:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows along rows of some pixels, unless another structure is chosen."""
-        if not nest.is_product("window", self.factors, self.least) or nest.choice.variant is not None:
+        if not nest.is_product("window", self.factors, self.minimum) or nest.choice.variant is not None:
             return False
         loops, part = nest.loops, nest.part
         if len(part.spatial) < 3 or multiplier(loops, part) == 0 or pixels_of(part) < 2:
@@ -197,5 +197,5 @@ def _rows_at_once(rule: PairWindow, loops: Loops, part: Contraction, pitch: int)
     row: Var = part.spatial[-3].var
     taps = math.prod(tap.hi + 1 for tap in taps_along(loops, part, row))
     reach = (taps - 1) * dilation(loops, part, row) + 1
-    most = max((rule.region // (2 * pitch) - reach) // window_stride(loops, part, row) + 1, 1)
-    return most if pitch == rule.pitch else min(most, row.hi + 1)
+    maximum = max((rule.region // (2 * pitch) - reach) // window_stride(loops, part, row) + 1, 1)
+    return maximum if pitch == rule.pitch else min(maximum, row.hi + 1)

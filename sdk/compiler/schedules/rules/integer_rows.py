@@ -42,24 +42,24 @@ WHOLE: Final = 3  # pixels of a tile in a loop that is short enough to cost less
 @dataclass(frozen=True, slots=True)
 class PointRows:
     """Pointwise products of few channels: some rows are staged in 16 bits, their pixels one after the other, so that
-    the channels of a pixel are the taps of a window that moves on by as many. It takes ``least`` multiply-accumulates,
-    sums of ``most`` products at most.
+    the channels of a pixel are the taps of a window that moves on by as many. It takes ``minimum``
+    multiply-accumulates, sums of ``maximum`` products at most.
 
     ``region`` bytes of rows are staged together; that of ``tiles``, pixels computed at once, is taken which executes
     least.
     """
 
-    least: int
+    minimum: int
     region: int
     tiles: tuple[int, ...]
-    most: int
+    maximum: int
     name = "point-rows"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of pixels of bytes, unless another structure is chosen."""
-        if not nest.is_product("contraction", "bytes", self.least) or nest.choice.variant is not None:
+        if not nest.is_product("contraction", "bytes", self.minimum) or nest.choice.variant is not None:
             return False
-        return extent(nest.part.reduce) <= self.most and not windowed(nest.loops, nest.part)
+        return extent(nest.part.reduce) <= self.maximum and not windowed(nest.loops, nest.part)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """All channels of a row as one run.
@@ -109,28 +109,28 @@ def _points_at_once(rule: PointRows, pixels: int, depth: int, one_run: bool) -> 
 @dataclass(frozen=True, slots=True)
 class RowTaps:
     """One channel of the result at a time: elements staged once serve the windows of neighbouring pixels, of which
-    two products are summed at once. It takes ``least`` multiply-accumulates of such ``factors``.
+    two products are summed at once. It takes ``minimum`` multiply-accumulates of such ``factors``.
 
     ``region`` bytes of rows are staged together, in 16 bits; that of ``tiles``, pixels computed at once, is taken which
-    executes least. It is for images of ``few`` channels, where chosen of ``most``, and for those whose channels times
-    those of the result are ``pairs`` at most, half as many again where channels are no whole words: the window of a
-    pixel is then read too seldom to be gathered. Fewer than ``rows`` rows of taps are written out, those of several
-    channels are long enough to be a loop.
+    executes least. It is for images of ``few`` channels, where chosen of ``maximum``, and for those whose channels
+    times those of the result are ``pairs`` at most, half as many again where channels are no whole words: the window
+    of a pixel is then read too seldom to be gathered. Fewer than ``rows`` rows of taps are written out, those of
+    several channels are long enough to be a loop.
     """
 
     factors: Factors
-    least: int
+    minimum: int
     region: int
     tiles: tuple[int, ...]
     few: int = 3
-    most: int = 8
+    maximum: int = 8
     pairs: int = 0
     rows: int = 4
     name = "row-taps"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Convolutions over few channels, unless another structure is chosen."""
-        return nest.is_product("contraction", self.factors, self.least) and nest.choice.variant in (None, "rows")
+        return nest.is_product("contraction", self.factors, self.minimum) and nest.choice.variant in (None, "rows")
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """All taps of a row as one run.
@@ -183,7 +183,7 @@ def _taps(rule: RowTaps, nest: Nest) -> _Taps:
 
 def _few(rule: RowTaps, nest: Nest, depth: int) -> bool:
     """Whether the rule is for images of so many channels; weights in 16 bits are twice the flash of bytes."""
-    if depth <= (rule.most if nest.choice.variant == "rows" else rule.few):
+    if depth <= (rule.maximum if nest.choice.variant == "rows" else rule.few):
         return True
     pairs = rule.pairs * 3 // 2 if depth % BYTES else rule.pairs
     return not nest.compact and depth * (nest.part.spatial[-1].var.hi + 1) <= pairs

@@ -32,9 +32,9 @@ class RegisterTiles:
     ``pairs`` two channels of a pixel as halves of words, if none of the weights is -128. ``steps`` of a sum are
     written out, ``alone`` channels of a pixel that stands alone computed at once, sums of 64 bits added up in parts of
     ``part`` products at least. With ``rest`` a tile need not divide the channels: those left are a smaller one. It
-    takes ``least`` multiply-accumulates."""
+    takes ``minimum`` multiply-accumulates."""
 
-    least: int
+    minimum: int
     steps: int
     alone: int
     part: int
@@ -44,7 +44,7 @@ class RegisterTiles:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of bytes, or of halves of words by bytes."""
-        return any(nest.is_product("contraction", factors, self.least) for factors in ("bytes", "halves"))
+        return any(nest.is_product("contraction", factors, self.minimum) for factors in ("bytes", "halves"))
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles in registers."""
@@ -91,10 +91,10 @@ def _tiles(rule: RegisterTiles, s: Schedule, part: Contraction, machine: Machine
     return write_out(s, tile)
 
 
-def _columns(rule: RegisterTiles, channels: int, most: int) -> int:
+def _columns(rule: RegisterTiles, channels: int, maximum: int) -> int:
     """Channels of a tile: a number that divides them, unless it is half of what fits at most and some may be left."""
-    whole = _divisor(channels, most)
-    return most if rule.rest and 2 * whole <= most <= channels else whole
+    whole = _divisor(channels, maximum)
+    return maximum if rule.rest and 2 * whole <= maximum <= channels else whole
 
 
 def _swar(s: Schedule, rule: RegisterTiles, part: Contraction, pairs: WordPairs) -> Schedule:
@@ -119,12 +119,12 @@ def _swar(s: Schedule, rule: RegisterTiles, part: Contraction, pairs: WordPairs)
     return _write_out(s, steps, rule.steps)
 
 
-def _write_out(s: Schedule, k: Loop, most: int) -> Schedule:
+def _write_out(s: Schedule, k: Loop, maximum: int) -> Schedule:
     """Writes out some steps of a reduction, as many as divide it."""
-    size = _divisor(trip(s.loops, k), most)
+    size = _divisor(trip(s.loops, k), maximum)
     return s.unroll(s.split(k, size).inner) if size > 1 else s
 
 
-def _divisor(n: int, most: int) -> int:
-    """The largest number up to ``most`` that divides ``n``: a tile without a tail."""
-    return max(size for size in range(1, most + 1) if n % size == 0)
+def _divisor(n: int, maximum: int) -> int:
+    """The largest number up to ``maximum`` that divides ``n``: a tile without a tail."""
+    return max(size for size in range(1, maximum + 1) if n % size == 0)

@@ -48,16 +48,16 @@ AROUND_COPY: Final = 8  # instructions around such a run; half of that more to f
 
 @dataclass(frozen=True, slots=True)
 class LaneWindow:
-    """Depthwise: the padded window gathered per pixel, channels in lanes, taps written out. It takes ``least``
+    """Depthwise: the padded window gathered per pixel, channels in lanes, taps written out. It takes ``minimum``
     multiply-accumulates; the sums of the channels read at once fill at most ``vectors``."""
 
-    least: int
+    minimum: int
     vectors: int = 1
     name = "lane-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows of bytes."""
-        return nest.is_product("window", "bytes", self.least) and is_depthwise(nest, machine.integer_lanes)
+        return nest.is_product("window", "bytes", self.minimum) and is_depthwise(nest, machine.integer_lanes)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Channels in lanes."""
@@ -69,12 +69,12 @@ class LaneWindow:
 class ColumnWindow:
     """The rows that a row of the result reads are staged, a word of channels at a time and padded, or one channel that
     several of the result read; of each channel neighbouring pixels are computed at once, so that an element read serves
-    all of their windows. It takes ``least`` multiply-accumulates of such ``factors``. Of ``tiles``, pixels computed at
-    once, that is taken which executes least, with ``store`` instructions to bring a sum to 8 bits and ``around`` of
+    all of their windows. It takes ``minimum`` multiply-accumulates of such ``factors``. Of ``tiles``, pixels computed
+    at once, that is taken which executes least, with ``store`` instructions to bring a sum to 8 bits and ``around`` of
     them around a tile."""
 
     factors: Factors
-    least: int
+    minimum: int
     tiles: tuple[int, ...]
     store: int
     around: int
@@ -82,7 +82,7 @@ class ColumnWindow:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows of some pixels."""
-        if not nest.is_product("window", self.factors, self.least) or nest.choice.variant not in (None, "columns"):
+        if not nest.is_product("window", self.factors, self.minimum) or nest.choice.variant not in (None, "columns"):
             return False
         part = nest.part
         if len(part.spatial) < 2 or not isinstance(part.spatial[-1].hi, int):
@@ -96,14 +96,14 @@ class ColumnWindow:
 
 @dataclass(frozen=True, slots=True)
 class WordWindow:
-    """One column of pixels: channels in packed words. It takes ``least`` multiply-accumulates."""
+    """One column of pixels: channels in packed words. It takes ``minimum`` multiply-accumulates."""
 
-    least: int
+    minimum: int
     name = "word-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows of a word of channels or more."""
-        if not nest.is_product("window", "bytes", self.least) or not is_depthwise(nest):
+        if not nest.is_product("window", "bytes", self.minimum) or not is_depthwise(nest):
             return False
         wide = nest.loops.param(nest.part.b).buffer.dtype.bits > 8  # weights of i16, two of which are a word
         return not wide and nest.part.spatial[-1].var.hi + 1 >= BYTES

@@ -28,20 +28,20 @@ SUM_BITS: Final = 23  # the second of two joined sums stays below 2 to the power
 @dataclass(frozen=True, slots=True)
 class JoinedTiles:
     """What some pixels read is unpacked to halves of words; two channels at a time then take one row of joined
-    weights, four channels where there is one pixel. It takes ``least`` multiply-accumulates.
+    weights, four channels where there is one pixel. It takes ``minimum`` multiply-accumulates.
 
     A row that stands alone is unpacked where ``wide_channels`` at least read it, and it has no more elements, with its
     result, than ``small_row``.
     """
 
-    least: int
+    minimum: int
     wide_channels: int
     small_row: int
     name = "joined-tiles"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of bytes whose constants can be joined, unless another structure is chosen."""
-        if not nest.is_product("contraction", "bytes", self.least) or nest.choice.variant == "rows":
+        if not nest.is_product("contraction", "bytes", self.minimum) or nest.choice.variant == "rows":
             return False
         return extent(nest.part.reduce) >= BYTES and joinable(nest.loops, nest.part, nest.known or {})
 
@@ -60,14 +60,14 @@ def joinable(loops: Loops, part: Contraction, known: Known) -> bool:
     buffer = loops.param(part.b).buffer
     if weights is None or bias is None or buffer.dtype != I8 or not isinstance(buffer.shape[0], int):
         return False
-    most = farthest(loops, part)
-    return buffer.shape[0] > 1 and all(_fits(w, b, most) for w, b in zip(weights, bias, strict=True))
+    maximum = farthest(loops, part)
+    return buffer.shape[0] > 1 and all(_fits(w, b, maximum) for w, b in zip(weights, bias, strict=True))
 
 
-def _fits(weights: NDArray[Any], bias: NDArray[Any], most: int) -> bool:
+def _fits(weights: NDArray[Any], bias: NDArray[Any], maximum: int) -> bool:
     rows = weights.reshape(len(weights), -1).astype(np.int64)
     both = 256 * rows[1::2] + rows[: len(rows) // 2 * 2 : 2]
-    reach = np.abs(rows[1::2]).sum(axis=1) * most + np.abs(bias.reshape(-1).astype(np.int64))[1::2]
+    reach = np.abs(rows[1::2]).sum(axis=1) * maximum + np.abs(bias.reshape(-1).astype(np.int64))[1::2]
     return bool(both.min() >= -(1 << 15) and both.max() < 1 << 15 and reach.max() < 1 << SUM_BITS)
 
 

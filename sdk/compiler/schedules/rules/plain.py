@@ -13,16 +13,16 @@ __all__ = ["PlainWindow"]
 
 @dataclass(frozen=True, slots=True)
 class PlainWindow:
-    """Windows of such ``factors`` that no rule for them takes stay plain, from ``least`` multiply-accumulates on: the
+    """Windows of such ``factors`` that no rule for them takes stay plain, from ``minimum`` multiply-accumulates on: the
     rules for lanes widen each factor to 32 bits."""
 
     factors: Factors
-    least: int
+    minimum: int
     name = "plain-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows of such factors."""
-        return nest.is_product("window", self.factors, self.least)
+        return nest.is_product("window", self.factors, self.minimum)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """The nest itself."""

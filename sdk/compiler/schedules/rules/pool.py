@@ -20,12 +20,12 @@ __all__ = ["Pool"]
 @dataclass(frozen=True, slots=True)
 class Pool:
     """Sums and largest elements of windows: those of ``columns`` channels at a time, in registers, the largest of bytes
-    as the four lanes of a word; windows to ``taps`` elements are written out. Where no more elements than ``least`` are
-    read in all, the plain nest stays."""
+    as the four lanes of a word; windows to ``taps`` elements are written out. Where no more elements than ``minimum``
+    are read in all, the plain nest stays."""
 
     columns: int
     taps: int
-    least: int
+    minimum: int
     name = "pool"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -43,7 +43,7 @@ class Pool:
         taps = loops_in(around[-1].body) if around else []
         if not taps or len(loops_in(nest.loops.body)) != len(around) + len(taps):
             raise ScheduleError("no channels with one window each")
-        if _elements(nest.loops) <= self.least:
+        if _elements(nest.loops) <= self.minimum:
             raise ScheduleError("few elements")
         s, channel = Schedule(nest.loops), loop_of(around[-1])
         if not _extremes(around[-1]) or s.attempt(_words, channel, taps) is None:

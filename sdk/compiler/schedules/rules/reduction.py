@@ -12,7 +12,7 @@ from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_in
-from sdk.compiler.schedules.rules.elementwise import LEAST, innermost, to_lanes, vector_lanes
+from sdk.compiler.schedules.rules.elementwise import MIN, innermost, to_lanes, vector_lanes
 from sdk.compiler.schedules.rules.nest import trip
 from sdk.compiler.schedules.trace import Schedule
 
@@ -46,7 +46,7 @@ def _rows(loops: Loops, machine: Machine) -> Loops:
     for name in innermost(loops):
         loop = find(loops, name)
         lanes = vector_lanes(loop.body, machine)
-        if lanes == 1 or loop.var.hi + 1 < LEAST or loop.kind not in ("serial", "parallel"):
+        if lanes == 1 or loop.var.hi + 1 < MIN or loop.kind not in ("serial", "parallel"):
             continue
         if not s.attempt(to_lanes, name, lanes):
             s.attempt(_accumulate, name, lanes)
@@ -98,18 +98,18 @@ def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
     """
     loop = find(s.loops, column)
     lanes = vector_lanes(loop, machine)
-    if lanes == 1 or loop.var.hi + 1 < (2 if machine.part_vectors else LEAST) or loop.lo != 0:
+    if lanes == 1 or loop.var.hi + 1 < (2 if machine.part_vectors else MIN) or loop.lo != 0:
         raise ScheduleError("no columns, or no vectors")
     accs = [n.buffer for n in loop.body.body if isinstance(n, Alloc)]
     inside = list(dict.fromkeys(loops_in(loop.body)))
     if not accs or not inside or any(b.space != "register" or b.shape for b in accs):
         raise ScheduleError("no accumulators in registers")
-    most = max(1, min(ACCUMULATORS, machine.floats.registers // 4))  # where few, what is read fills them
+    maximum = max(1, min(ACCUMULATORS, machine.floats.registers // 4))  # where few, what is read fills them
     long = math.prod(trip(s.loops, name) for name in inside) > SHORT
     if machine.part_vectors and isinstance(loop.hi, int) and loop.hi >= lanes and (loop.hi % lanes or not long):
-        blocks = s.overlap(column, _block(loop.hi, lanes, most, long))
+        blocks = s.overlap(column, _block(loop.hi, lanes, maximum, long))
     else:
-        wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
+        wide = min(maximum, -(-(loop.var.hi + 1) // lanes)) * lanes
         blocks = s.round_up(column, wide).split(column, wide)
     vectors = s.split(blocks.inner, lanes)
     s.unroll_and_jam(vectors.inner, inside).vectorize(vectors.inner)
@@ -119,10 +119,10 @@ def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
     return blocks.outer
 
 
-def _block(columns: int, lanes: int, most: int, long: bool) -> int:
+def _block(columns: int, lanes: int, maximum: int, long: bool) -> int:
     """Columns of a block, the last of which goes back over columns before it: no mask is made anew for each access. As
     many vectors as fit where loops inside are long, else so many that few columns are computed twice."""
-    vectors = min(most, columns // lanes)
+    vectors = min(maximum, columns // lanes)
     if long:
         return vectors * lanes
     return min((n * lanes for n in range(vectors, 0, -1)), key=lambda size: -(-columns // size) * size)

@@ -42,10 +42,10 @@ def _fits(nest: Nest, bits: int) -> bool:
     weights, bias = known.get(part.b), known.get(bias_of(loops, part))
     if weights is None or bias is None:
         return False
-    most, axis = farthest(loops, part), _row_axis(nest)
+    maximum, axis = farthest(loops, part), _row_axis(nest)
     for w, b in zip(weights, bias, strict=True):
         rows = np.moveaxis(w, axis, 0).reshape(w.shape[axis], -1).astype(np.int64)
-        reach = np.abs(rows).sum(axis=1) * most + np.abs(b.reshape(-1).astype(np.int64))
+        reach = np.abs(rows).sum(axis=1) * maximum + np.abs(b.reshape(-1).astype(np.int64))
         if int(reach.max()) << bits >= 1 << 31:
             return False
     return True

@@ -19,13 +19,13 @@ Axis = Literal["rows", "columns"]
 
 @dataclass(frozen=True, slots=True)
 class PanelCosts:
-    """What tiles of a core's vectors are weighed by: at most ``most_rows`` rows, of which ``most_pointers`` have a
+    """What tiles of a core's vectors are weighed by: at most ``max_rows`` rows, of which ``max_pointers`` have a
     distance known at run time, as each takes an address register; bytes that a panel may take of the second cache;
     products under way at once that keep the units busy (``latency``); bytes from the third cache, or from that of
     another core, in the time of a vector of products (``afar``)."""
 
-    most_rows: int
-    most_pointers: int
+    max_rows: int
+    max_pointers: int
     panel_bytes: int
     latency: int
     afar: int
@@ -75,13 +75,13 @@ def tile_for(
 
 def _tiles(unit: FloatUnit, costs: PanelCosts, product: Product) -> Iterator[tuple[int, int]]:
     """Rows and vectors of the tiles that fit the registers."""
-    limit = costs.most_rows if isinstance(product.stride, int) else costs.most_pointers
+    limit = costs.max_rows if isinstance(product.stride, int) else costs.max_pointers
     wanted = _vectors(unit, product)
     for vectors in (1, 2, 3, 4, 5, 6, 8):
-        most = min((unit.registers - 1 - vectors) // vectors, limit)
-        if most < 1 or vectors > (wanted or 2) or (vectors > 5 and product.rows != 1):
+        maximum = min((unit.registers - 1 - vectors) // vectors, limit)
+        if maximum < 1 or vectors > (wanted or 2) or (vectors > 5 and product.rows != 1):
             continue
-        for size in range(1, most + 1) if product.rows is not None else (most,):
+        for size in range(1, maximum + 1) if product.rows is not None else (maximum,):
             if product.rows is None or size <= product.rows:
                 yield size, vectors
 

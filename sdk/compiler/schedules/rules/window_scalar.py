@@ -19,14 +19,14 @@ __all__ = ["FloatWindow"]
 @dataclass(frozen=True, slots=True)
 class FloatWindow:
     """One channel at a time: the rows that some rows of the result read are staged, padded; the windows of neighbouring
-    pixels share what is read, in registers, as do all rows the weights, which are constants. It takes ``least``
+    pixels share what is read, in registers, as do all rows the weights, which are constants. It takes ``minimum``
     multiply-accumulates.
 
     ``region`` bytes of rows are staged together, ``taps`` taps at most written out; ``tiles`` are the pixels that are
     computed at once, the first that divides a row.
     """
 
-    least: int
+    minimum: int
     region: int
     taps: int
     tiles: tuple[int, ...]
@@ -35,7 +35,7 @@ class FloatWindow:
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Depthwise products of floats, computed one at a time."""
         unit = machine.lanes == 1 and bool(machine.floats.needs)
-        return unit and nest.is_product("window", "floats", self.least)
+        return unit and nest.is_product("window", "floats", self.minimum)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles of pixels of staged rows.
@@ -70,5 +70,5 @@ def _rows_at_once(rule: FloatWindow, loops: Loops, part: Contraction) -> int:
     """Rows of the result whose windows are staged together: as many as the region has room for."""
     row, pixel = part.spatial[-3].var, part.spatial[-2].var
     width = window_stride(loops, part, pixel) * pixel.hi + part.reduce[1].var.hi + 1
-    most = (rule.region // (4 * width) - part.reduce[0].var.hi - 1) // window_stride(loops, part, row) + 1
-    return max(1, min(most, row.hi + 1))
+    maximum = (rule.region // (4 * width) - part.reduce[0].var.hi - 1) // window_stride(loops, part, row) + 1
+    return max(1, min(maximum, row.hi + 1))

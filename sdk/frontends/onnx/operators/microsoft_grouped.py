@@ -24,7 +24,7 @@ __all__: list[str] = []
 
 _QUERY, _KEY, _VALUE, _PAST_KEY, _PAST_VALUE, _LENGTHS, _TOTAL, _COSINES, _SINES, _PLACES, _BIAS, _SINK = range(12)
 _SCALES, _NORMS = (12, 13), (14, 15)
-_MOST_BLOCKS: Final = 1 << 22  # of tables of blocks
+_MAX_BLOCKS: Final = 1 << 22  # of tables of blocks
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _blocks(node: OnnxNode) -> NDArray[np.bool_]:
     if begins.ndim != 2 or columns.ndim != 2 or len(begins) != len(columns) or begins.shape[1] < 2:
         node.fail("its tables of blocks do not fit each other")
     count = begins.shape[1] - 1
-    if not len(begins) or node.int("num_heads") % len(begins) or begins.size * count > _MOST_BLOCKS:
+    if not len(begins) or node.int("num_heads") % len(begins) or begins.size * count > _MAX_BLOCKS:
         node.fail(f"{len(begins)} tables of {count} blocks for {node.int('num_heads')} heads")
     if (np.diff(begins) < 0).any() or begins.min() < 0 or begins.max() > columns.shape[1]:
         node.fail("its tables of blocks have rows outside them")

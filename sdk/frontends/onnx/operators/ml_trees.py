@@ -193,14 +193,14 @@ def _single_targets(weights: _Weights, trees: Forest, targets: int) -> Array | N
     """Which target each tree is for, as a matrix of 0 and 1; None where one is for several, or trees share nodes."""
     if weights.leaf.size != np.unique(weights.leaf).size:
         return None
-    most = 4 * (trees.features.size + weights.leaves + trees.roots.size)  # steps through trees that are apart
+    maximum = 4 * (trees.features.size + weights.leaves + trees.roots.size)  # steps through trees that are apart
     target_of = dict(zip(weights.leaf.tolist(), weights.target.tolist(), strict=True))
     found = np.zeros((trees.roots.size, targets))
     for tree, root in enumerate(trees.roots.tolist()):
         waiting, seen = [root], set()
         while waiting:
-            at, most = waiting.pop(), most - 1
-            if most < 0:
+            at, maximum = waiting.pop(), maximum - 1
+            if maximum < 0:
                 return None
             if at < 0 and -1 - at in target_of:
                 found[tree, target_of[-1 - at]] = 1

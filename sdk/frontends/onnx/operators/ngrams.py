@@ -43,9 +43,9 @@ def tf_idf_vectorizer(node: OnnxNode) -> Value:
     rows = node.call("reshape", x, shape=(1, *x.type.shape)) if flat else x
     if rows.type.rank != 2 or x.type.dtype.kind != "i":
         node.fail(f"a tensor of {x.type.dtype} of rank {x.type.rank}")
-    least, most = node.int("min_gram_length", 1), node.int("max_gram_length", 1)
+    minimum, maximum = node.int("min_gram_length", 1), node.int("max_gram_length", 1)
     counts = [
-        _counts(node, rows, pool, node.int("max_skip_count", 0), least <= length <= most)
+        _counts(node, rows, pool, node.int("max_skip_count", 0), minimum <= length <= maximum)
         for length, pool in _pools(node).items()
         if len(pool)
     ]

@@ -79,9 +79,9 @@ def non_max_suppression(node: OnnxNode) -> Value:
         "nms",
         boxes,
         scores,
-        most=maximum,
+        maximum=maximum,
         overlap=float(limits[1] or 0.0),
-        least=False if limits[2] is None else float(limits[2]),
+        minimum=False if limits[2] is None else float(limits[2]),
         center=bool(node.int("center_point_box", 0)),
     )
     return part(node, selected, 0, 0, new_dim(node, count, selected.type.shape[0]))

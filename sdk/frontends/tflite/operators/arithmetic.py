@@ -8,7 +8,7 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType, Quant
-from sdk.compiler.ops.div_q import MOST_LEFT
+from sdk.compiler.ops.div_q import MAX_LEFT
 from sdk.compiler.ops.fixed import INT32_MAX, quantize_multiplier
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
@@ -96,7 +96,7 @@ def div(node: OpNode) -> None:
     qa, qb, qo = node.quant(node.tensor(0)), node.quant(node.tensor(1)), node.quant(node.output())
     ratio = np.float32(qa.scale) / (np.float32(qb.scale) * np.float32(qo.scale))
     mult, shift = quantize_multiplier(float(ratio))
-    if shift > MOST_LEFT[kind]:
+    if shift > MAX_LEFT[kind]:
         raise BuildError(f"the scale ratio {float(ratio)} is too large for quotients of {kind}")
     lo, hi = _clamp(node, kind, qo)
     node.call(

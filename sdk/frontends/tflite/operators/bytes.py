@@ -65,8 +65,8 @@ def rsqrt(node: OpNode) -> None:
         _byte_table(node, rsqrt_table)
         return
     node.quant(node.output())
-    most = node.output().scales[0] * I16.limits[1]
-    _of_words(node, lambda v: float(np.float32(1) / np.sqrt(np.float32(v))) if v > 0 else most)
+    maximum = node.output().scales[0] * I16.limits[1]
+    _of_words(node, lambda v: float(np.float32(1) / np.sqrt(np.float32(v))) if v > 0 else maximum)
 
 
 def sqrt(node: OpNode) -> None:
@@ -145,8 +145,8 @@ def leaky_relu(node: OpNode) -> None:
     lo, hi = kind.limits
     below, above = leaky_relu_multipliers(alpha, source, target, single=False)
     parts = []
-    for (mult, shift), least, most, name in ((below, lo, 0, "below"), (above, 0, hi, "above")):
-        part = node.call("clip", x, to=name, lo=least, hi=most)
+    for (mult, shift), minimum, maximum, name in ((below, lo, 0, "below"), (above, 0, hi, "above")):
+        part = node.call("clip", x, to=name, lo=minimum, hi=maximum)
         parts.append(node.call(
             "rescale", part, to=f"{name}_scaled", out=str(kind), in_zp=0, mult=mult, shift=shift, zp=0, lo=lo, hi=hi
         ))  # fmt: skip

@@ -337,10 +337,10 @@ def batch_matmul(node: OpNode) -> None:
     else:
         left, right = (np.float32(node.quant(node.tensor(k)).scale) for k in (0, 1))
         by = np.asarray([float(left * right) / node.quant(node.output()).scale])
-    most = max_value(extent)
-    assert most is not None, "every dim of a .tflite file has bounds"
+    maximum = max_value(extent)
+    assert maximum is not None, "every dim of a .tflite file has bounds"
     bits = kind.bits + 1
-    limit = np.asarray([most << 2 * bits - 2] * len(by), object)
+    limit = np.asarray([maximum << 2 * bits - 2] * len(by), object)
     rescaled(node, acc, by, limit, 0, kind, node.quant(node.output()).zero_point, kind.limits)
 
 

@@ -125,8 +125,8 @@ def _scan(node: OpNode, gates: Value, batch: int, units: int, kind: DType, to: i
     recurrent = read_gates(node, HIDDEN, FROM_STATE, units, units)
     sums = np.int32 if kind == I8 else np.int64
     start = recurrent.weights.astype(np.int64).sum(axis=1) * recurrent.offset
-    most = recurrent.limit(kind, np.zeros(4 * units, object)).reshape(4, units).max(axis=1)
-    m = channel_multipliers(recurrent.ratios, most, wide=kind == I16)
+    maximum = recurrent.limit(kind, np.zeros(4 * units, object)).reshape(4, units).max(axis=1)
+    m = channel_multipliers(recurrent.ratios, maximum, wide=kind == I16)
     scale, hidden = cell_scale(node), node.quant(node.tensor(HIDDEN))
     left = 12 + round(math.log2(scale))
     states = [read_kept(node, k, dtype, (batch, units)) for k, dtype in ((HIDDEN, kind), (CELL, I16))]

@@ -123,8 +123,8 @@ class _Layer:
         recurrent = plain.read_gates(node, plain.HIDDEN, self.of(plain.FROM_STATE), outputs, units)
         gates = self.gates(x, np.zeros_like(rows) if self.normalised else rows)
         start = (recurrent.weights.astype(np.int64).sum(axis=1) * recurrent.offset).astype(np.int32)
-        most = recurrent.limit(I8, np.zeros(len(start), object)).reshape(-1, units).max(axis=1)
-        m = channel_multipliers(self.ratios(recurrent), most, wide=False)
+        maximum = recurrent.limit(I8, np.zeros(len(start), object)).reshape(-1, units).max(axis=1)
+        m = channel_multipliers(self.ratios(recurrent), maximum, wide=False)
         parts, more, given = self.parts(rows, batch)
         places = ((plain.HIDDEN, I8, outputs), (plain.CELL, I16, units))
         states = [read_kept(node, k, kind, (batch, size)) for k, kind, size in places]

@@ -108,13 +108,13 @@ def svdf(node: OpNode) -> None:
     if kept.zero_point:
         new = node.call("add", new, node.scalar(kept.zero_point, new), to="raised")
     image = remembered(node, found, new)
-    bias, most = _bias(node, found.units)
+    bias, maximum = _bias(node, found.units)
     time = node.builder.const(node.tensor(2).name, found.time)
     total = node.call(
         "depthwise_conv2d", image, time, bias, to="total", stride=(1, 1), dilation=(1, 1), pad=(0, 0, 0, 0),
         multiplier=1, x_offset=-kept.zero_point, pad_value=kept.zero_point,
     )  # fmt: skip
-    limit = bounds(found.time.reshape(-1, found.units).T, -kept.zero_point, memory, most)
+    limit = bounds(found.time.reshape(-1, found.units).T, -kept.zero_point, memory, maximum)
     rows = node.call("reshape", total, to="rows", shape=(found.batch, found.units))
     ratio = _ratio(node, kept.scale, by_time.scale, target.scale)
     rescaled(node, rows, ratio, limit, 0, kind, target.zero_point, kind.limits)

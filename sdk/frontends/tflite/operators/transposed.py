@@ -20,7 +20,7 @@ from sdk.frontends.tflite.operators import contraction
 __all__ = ["TABLE", "Blocks", "blocks_of", "result_numbers", "result_shape"]
 
 Array = NDArray[Any]
-_MOST_STRIDE = 64
+_MAX_STRIDE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def blocks_of(node: OpNode, x: Value, shape: Sequence[int]) -> Blocks:
     if x.type.shape[3] != kernel[3] or not isinstance(height, int) or not isinstance(width, int):
         raise BuildError(f"an image of shape {list(x.type.shape)} does not fit weights {list(kernel)}")
     stride = (node.positive("StrideH"), node.positive("StrideW"))
-    if max(stride) > _MOST_STRIDE:
+    if max(stride) > _MAX_STRIDE:
         raise BuildError(f"strides {stride} are too large")
     before, pads = [], []
     for size, extent, taps, step in zip((height, width), shape[1:3], kernel[1:3], stride, strict=True):
@@ -142,17 +142,17 @@ def transpose_conv(node: OpNode) -> None:
     if given_bias.shape != (channels,) or given_bias.dtype not in (np.int32, np.int64):
         raise BuildError(f"the bias is {given_bias.dtype}{list(given_bias.shape)} for {channels} channels")
     bias = np.tile(given_bias, copies)
-    most = np.abs(bias.astype(object))
+    maximum = np.abs(bias.astype(object))
     zero = node.quant(node.tensor(2)).zero_point
     if weights is None:
         taps = blocks.computed_weights(node, contraction.computed(node))
         count = blocks.taps[0] * blocks.taps[1] * blocks.shape[3]
-        bounds = contraction.largest_sums(node, count, -zero, x.type.dtype, most)
+        bounds = contraction.largest_sums(node, count, -zero, x.type.dtype, maximum)
     else:
         factors = contraction.factors(node, weights, split=False)
         taps = node.const("blocks", blocks.weights(factors.stored))
         flat = blocks.weights(factors.exact).reshape(copies * channels, -1)
-        bounds = contraction.bounds(flat, -zero, x.type.dtype, most)
+        bounds = contraction.bounds(flat, -zero, x.type.dtype, maximum)
     acc = node.call(
         "conv2d", x, taps, node.const("bias", bias.astype(kind.numpy)), to="acc",
         stride=(1, 1), dilation=(1, 1), pad=blocks.pads, x_offset=-zero, pad_value=zero,

@@ -15,17 +15,17 @@ from sdk.frontends.moves import padded, part, spread
 from sdk.frontends.torch.context import Number, TorchNode, aten
 from sdk.frontends.torch.operators.linalg import solve_triangular, turned
 
-__all__ = ["MOST_COLUMNS", "matrix_sizes"]
+__all__ = ["MAX_COLUMNS", "matrix_sizes"]
 
-MOST_COLUMNS: Final = 64  # rows and columns of what is factorised column by column
-_MOST_ROTATED: Final = 16  # the same of what is rotated: about 35 operators for each of size * sweeps turns
+MAX_COLUMNS: Final = 64  # rows and columns of what is factorised column by column
+_MAX_ROTATED: Final = 16  # the same of what is rotated: about 35 operators for each of size * sweeps turns
 
 
-def matrix_sizes(node: TorchNode, x: Value, most: int, square: bool = False) -> tuple[int, int]:
+def matrix_sizes(node: TorchNode, x: Value, maximum: int, square: bool = False) -> tuple[int, int]:
     """Rows and columns of the matrices."""
-    sizes = tuple(d for d in x.type.shape[-2:] if isinstance(d, int) and 0 < d <= most)
+    sizes = tuple(d for d in x.type.shape[-2:] if isinstance(d, int) and 0 < d <= maximum)
     if len(sizes) != 2:
-        node.fail(f"it needs matrices of a fixed size, of 1 to {most} rows and columns")
+        node.fail(f"it needs matrices of a fixed size, of 1 to {maximum} rows and columns")
     rows, columns = sizes
     if square and rows != columns:
         node.fail("it needs square matrices")
@@ -57,7 +57,7 @@ def _block(node: TorchNode, x: Value, row: int, rows: int, column: int, columns:
 @aten("linalg_cholesky.default", "cholesky.default")
 def cholesky(node: TorchNode, x: Value, upper: bool = False) -> Value:
     """The lower factor, or the upper one; NaN where a matrix is not positive definite and PyTorch raises an error."""
-    size, _ = matrix_sizes(node, x, MOST_COLUMNS, square=True)
+    size, _ = matrix_sizes(node, x, MAX_COLUMNS, square=True)
     rest = turned(node, x) if upper else x
     columns = []
     for k in range(size):
@@ -90,7 +90,7 @@ def cholesky_solve(node: TorchNode, b: Value, factor: Value, upper: bool = False
 @aten("cholesky_inverse.default")
 def cholesky_inverse(node: TorchNode, factor: Value, upper: bool = False) -> Value:
     """The inverse of a matrix whose factor is given."""
-    size, _ = matrix_sizes(node, factor, MOST_COLUMNS, square=True)
+    size, _ = matrix_sizes(node, factor, MAX_COLUMNS, square=True)
     ones = node.const(np.eye(size, dtype=factor.type.dtype.numpy), "ones")
     return cholesky_solve(node, ones, factor, upper)
 
@@ -101,7 +101,7 @@ def cholesky_inverse(node: TorchNode, factor: Value, upper: bool = False) -> Val
 @aten("linalg_qr.default")
 def qr(node: TorchNode, x: Value, mode: str = "reduced") -> tuple[Value, Value]:
     """Q and R by Householder's reflections, the diagonal of R with the signs that LAPACK gives it."""
-    rows, columns = matrix_sizes(node, x, MOST_COLUMNS)
+    rows, columns = matrix_sizes(node, x, MAX_COLUMNS)
     rest, lines, mirrors = x, [], []
     steps = min(rows, columns)
     for k in range(steps):
@@ -238,7 +238,7 @@ def _ordered(node: TorchNode, values: Value, largest: bool, *columns: Value) -> 
 @aten("_linalg_eigh.default", "linalg_eigh.default")
 def eigh(node: TorchNode, x: Value, half: str = "L", compute_v: bool = True) -> tuple[Value, Value]:
     """Eigenvalues of symmetric matrices, the least first, and vectors, whose signs are as they come."""
-    size, _ = matrix_sizes(node, x, _MOST_ROTATED, square=True)
+    size, _ = matrix_sizes(node, x, _MAX_ROTATED, square=True)
     known = np.tril(np.ones((size, size), bool)) if half.upper() == "L" else np.triu(np.ones((size, size), bool))
     left = node.call("where", node.const(known, "half"), x, turned(node, x))
     vectors = spread(node, node.const(np.eye(size, dtype=x.type.dtype.numpy), "ones"), x.type.shape)
@@ -264,7 +264,7 @@ def svd(
 ) -> tuple[Value, Value, Value]:
     """Singular values, the largest first, and vectors, whose signs are as they come; those on the left of a value of 0
     are 0."""
-    rows, columns = matrix_sizes(node, x, _MOST_ROTATED)
+    rows, columns = matrix_sizes(node, x, _MAX_ROTATED)
     if full_matrices and rows != columns and compute_uv:
         node.fail("vectors beyond the singular values are not supported", hint="full_matrices=False")
     size, wide = min(rows, columns), rows < columns
@@ -297,16 +297,16 @@ def pseudo_inverse(
     node: TorchNode, x: Value, *, atol: Number | None = None, rtol: Number | None = None, hermitian: bool = False
 ) -> Value:
     """V @ diag(1 / s) @ U' of the singular values above the larger of ``atol`` and ``rtol`` times the largest one."""
-    rows, columns = matrix_sizes(node, x, _MOST_ROTATED)
+    rows, columns = matrix_sizes(node, x, _MAX_ROTATED)
     left, values, right = svd(node, x)
     epsilon = max(rows, columns) * float(np.finfo(x.type.dtype.numpy.name).eps)
     default = epsilon if atol is None else 0.0
     share = node.tensor(default if rtol is None else rtol, x.type.dtype)
-    least = node.call("mul", part(node, values, values.type.rank - 1, 0, 1), share)
+    minimum = node.call("mul", part(node, values, values.type.rank - 1, 0, 1), share)
     if atol is not None:
-        least = node.call("maximum", least, node.tensor(atol, x.type.dtype))
+        minimum = node.call("maximum", minimum, node.tensor(atol, x.type.dtype))
     one, zero = node.scalar(1.0, x.type), node.scalar(0.0, x.type)
-    kept = node.call("less", least, values)
+    kept = node.call("less", minimum, values)
     inverse = node.call("where", kept, node.call("div", one, node.call("where", kept, values, one)), zero)
     column = node.call("reshape", inverse, shape=(*values.type.shape, 1))
     return node.call("matmul", turned(node, right), node.call("mul", column, turned(node, left)))

@@ -8,7 +8,7 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I32, I64, TensorType
 from sdk.frontends.moves import part, spread
 from sdk.frontends.torch.context import TorchNode, aten
-from sdk.frontends.torch.operators.factorisations import MOST_COLUMNS, matrix_sizes
+from sdk.frontends.torch.operators.factorisations import MAX_COLUMNS, matrix_sizes
 from sdk.frontends.torch.operators.linalg import solve, solve_triangular, turned
 
 __all__: list[str] = []
@@ -38,7 +38,7 @@ def _swapped(node: TorchNode, x: Value, k: int, other: Value) -> Value:
 def _factored(node: TorchNode, x: Value) -> tuple[Value, Value, Value]:
     """Both factors in one matrix, the row that each step chose (i64 [..., steps], from 0), and the order that the rows
     are in after all of them (i64 [..., rows, 1])."""
-    rows, columns = matrix_sizes(node, x, MOST_COLUMNS)
+    rows, columns = matrix_sizes(node, x, MAX_COLUMNS)
     rank, zero = x.type.rank, node.scalar(0.0, x.type)
     order, chosen = _rows(node, x.type, rows), []
     down, across = np.arange(rows).reshape(rows, 1), np.arange(columns).reshape(1, columns)
@@ -95,7 +95,7 @@ def lu(node: TorchNode, x: Value, *, pivot: bool = True) -> tuple[Value, Value, 
 
 def _halves(node: TorchNode, factors: Value) -> tuple[Value, Value]:
     """L with ones on its diagonal, and U."""
-    rows, columns = matrix_sizes(node, factors, MOST_COLUMNS)
+    rows, columns = matrix_sizes(node, factors, MAX_COLUMNS)
     steps, rank, zero = min(rows, columns), factors.type.rank, node.scalar(0.0, factors.type)
     ones = node.const(np.eye(rows, steps, dtype=factors.type.dtype.numpy), "ones")
     left = part(node, factors, rank - 1, 0, steps)
@@ -118,8 +118,8 @@ def _order(node: TorchNode, pivots: Value, rows: int) -> Value:
     order = _rows(node, TensorType(I64, shape), rows)
     from_0 = node.call("sub", node.cast(pivots, I64), node.const(np.asarray(1, np.int64), "one"))
     steps = pivots.type.shape[-1]
-    if not isinstance(steps, int) or not 0 < steps <= min(rows, MOST_COLUMNS):
-        node.fail(f"it needs a fixed number of pivots, of 1 to {min(rows, MOST_COLUMNS)}")
+    if not isinstance(steps, int) or not 0 < steps <= min(rows, MAX_COLUMNS):
+        node.fail(f"it needs a fixed number of pivots, of 1 to {min(rows, MAX_COLUMNS)}")
     for k in range(steps):
         other = node.call("reshape", part(node, from_0, pivots.type.rank - 1, k, 1), shape=shape)
         order = _swapped(node, order, k, other)
@@ -131,7 +131,7 @@ def lu_unpack(
     node: TorchNode, factors: Value, pivots: Value, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Value, Value, Value]:
     """P, L and U of what ``lu_factor`` gives; what is not asked for is empty."""
-    rows, _ = matrix_sizes(node, factors, MOST_COLUMNS)
+    rows, _ = matrix_sizes(node, factors, MAX_COLUMNS)
     none = node.const(np.zeros(0, factors.type.dtype.numpy), "none")
     halves = _halves(node, factors) if unpack_data else (none, none)
     return _permutation(node, _order(node, pivots, rows), factors.type) if unpack_pivots else none, *halves
@@ -142,7 +142,7 @@ def lu_solve(
     node: TorchNode, factors: Value, pivots: Value, b: Value, *, left: bool = True, adjoint: bool = False
 ) -> Value:
     """x of a @ x = b, of x @ a = b or of the transpose of a, for the matrix that these are the factors of."""
-    rows, _ = matrix_sizes(node, factors, MOST_COLUMNS, square=True)
+    rows, _ = matrix_sizes(node, factors, MAX_COLUMNS, square=True)
     right = b if left else turned(node, b)
     place = _permutation(node, _order(node, pivots, rows), factors.type)
     if adjoint == left:  # by the transposed factors: U' first, then L', then the rows back in order

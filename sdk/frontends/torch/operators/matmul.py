@@ -122,13 +122,13 @@ def attention(
         return node.call("matmul", node.call("softmax", scores), v)
     if mask.type.dtype == BOOL:
         scores = node.call("where", mask, scores, lowest)
-        most = node.call("reduce_max", node.cast(mask, I32), axes=(mask.type.rank - 1,))
-        empty = node.call("equal", most, node.scalar(0, I32))
+        maximum = node.call("reduce_max", node.cast(mask, I32), axes=(mask.type.rank - 1,))
+        empty = node.call("equal", maximum, node.scalar(0, I32))
     else:
         mask = node.cast(mask, scores.type.dtype)
         scores = node.call("add", scores, mask)
-        most = node.call("reduce_max", mask, axes=(mask.type.rank - 1,))
-        empty = node.call("equal", most, lowest)
+        maximum = node.call("reduce_max", mask, axes=(mask.type.rank - 1,))
+        empty = node.call("equal", maximum, lowest)
     weights = node.call("where", empty, node.scalar(0, scores.type), node.call("softmax", scores))
     return node.call("matmul", weights, v)
 

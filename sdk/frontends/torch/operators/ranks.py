@@ -92,7 +92,7 @@ def running_extreme(node: TorchNode, x: Value, dim: int) -> tuple[Value, Value]:
     if x.type.rank == 0:
         return x, node.scalar(0, I64)
     top, axis = ".cummax." in node.target, node.axis(dim, x.type.rank)
-    seen = _until(node, x, axis, _least(x.type.dtype, top))
+    seen = _until(node, x, axis, _minimum(x.type.dtype, top))
     best = node.call("reduce_max" if top else "reduce_min", seen, axes=(axis + 1,))
     place = node.call("argmax" if top else "argmin", seen, axis=axis + 1, last=True)
     return tuple(node.call("reshape", v, shape=x.type.shape) for v in (best, place))  # type: ignore[return-value]  # two
@@ -104,7 +104,7 @@ def running_log_sum(node: TorchNode, x: Value, dim: int) -> Value:
     if x.type.rank == 0:
         return x
     axis = node.axis(dim, x.type.rank)
-    seen = _until(node, x, axis, _least(x.type.dtype, True))
+    seen = _until(node, x, axis, _minimum(x.type.dtype, True))
     top = node.call("reduce_max", seen, axes=(axis + 1,))
     endless = node.call("is_inf", top, negative=True, positive=True)
     top = node.call("where", endless, node.scalar(0, x.type), top)
@@ -124,7 +124,7 @@ def _until(node: TorchNode, x: Value, axis: int, unseen: np.ndarray) -> Value:
     return node.call("where", shown, node.const(unseen, "unseen"), wide)
 
 
-def _least(kind: DType, top: bool) -> np.ndarray:
+def _minimum(kind: DType, top: bool) -> np.ndarray:
     """What no element of a type is beyond, at the lower end or at the upper one."""
     if kind.is_float:
         return np.asarray(-math.inf if top else math.inf, kind.numpy)

@@ -13,7 +13,7 @@ __all__ = ["TABLE"]
 
 # Its options are a record of C: padding, stride across, stride down, and in later ones an activation.
 _PADDINGS: Final = {1: 0, 2: 1}  # by the number that the operators of the schema have
-_MOST: Final = 1 << 15
+_MAX: Final = 1 << 15
 
 
 def transpose_conv_bias(node: OpNode) -> None:
@@ -22,7 +22,7 @@ def transpose_conv_bias(node: OpNode) -> None:
     if len(raw) < 12 or len(raw) % 4:
         raise BuildError(f"its options are {len(raw)} bytes, not 12 or more")
     kind, across, down, *rest = struct.unpack(f"<{len(raw) // 4}i", raw)
-    if kind not in _PADDINGS or not 1 <= across < _MOST or not 1 <= down < _MOST or any(rest[:1]):
+    if kind not in _PADDINGS or not 1 <= across < _MAX or not 1 <= down < _MAX or any(rest[:1]):
         raise BuildError(f"its options are a padding {kind}, strides {down} and {across}, an activation {rest[:1]}")
     shape = node.output().shape
     if len(shape) != 4 or -1 in node.output().signature:

@@ -21,22 +21,22 @@ from sdk.frontends.tflite.reader import Operator
 __all__ = ["CODE", "TABLE", "Settings"]
 
 CODE: Final = "TFLite_Detection_PostProcess"
-MOST: Final = 1 << 20
+MAX: Final = 1 << 20
 PER_CLASS: Final = 100  # detections of a class where the file does not say
 _LOWEST: Final = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``most`` detections, of ``labels`` classes each, of boxes with ``classes`` scores; of one class ``per_class``
+    """``maximum`` detections, of ``labels`` classes each, of boxes with ``classes`` scores; of one class ``per_class``
     where each is suppressed by itself (``regular``); ``scales`` of y, x, h, w."""
 
-    most: int
+    maximum: int
     labels: int
     classes: int
     per_class: int
     regular: bool
-    least: float
+    minimum: float
     overlap: float
     scales: tuple[float, float, float, float]
 
@@ -49,24 +49,24 @@ class Settings:
         """
         flags = read_flags(operator.custom_options)
         y, x, h, w = (float(np.float32(flags.number(f"{k}_scale"))) for k in "yxhw")
-        least, overlap = (float(np.float32(flags.number(f"nms_{k}_threshold"))) for k in ("score", "iou"))
+        minimum, overlap = (float(np.float32(flags.number(f"nms_{k}_threshold"))) for k in ("score", "iou"))
         if not all(math.isfinite(s) and s != 0 for s in (y, x, h, w)):
             raise BuildError(f"the scales of boxes are {y}, {x}, {h} and {w}")
-        if not 0 < overlap <= 1 or math.isnan(least):
-            raise BuildError(f"boxes of scores from {least} that overlap by more than {overlap}: a share is 0 to 1")
+        if not 0 < overlap <= 1 or math.isnan(minimum):
+            raise BuildError(f"boxes of scores from {minimum} that overlap by more than {overlap}: a share is 0 to 1")
         found = Settings(
-            flags.integer("max_detections", 1, MOST), flags.integer("max_classes_per_detection", 1, MOST),
-            flags.integer("num_classes", 1, MOST), flags.integer("detections_per_class", 1, MOST, PER_CLASS),
-            bool(flags.number("use_regular_nms", 0)), least, overlap, (y, x, h, w),
+            flags.integer("max_detections", 1, MAX), flags.integer("max_classes_per_detection", 1, MAX),
+            flags.integer("num_classes", 1, MAX), flags.integer("detections_per_class", 1, MAX, PER_CLASS),
+            bool(flags.number("use_regular_nms", 0)), minimum, overlap, (y, x, h, w),
         )  # fmt: skip
-        if found.most * found.labels > MOST:
-            raise BuildError(f"{found.most} detections of {found.labels} classes each are too many")
+        if found.maximum * found.labels > MAX:
+            raise BuildError(f"{found.maximum} detections of {found.labels} classes each are too many")
         return found
 
     @property
     def above(self) -> float:
         """The largest number that is no score of a detection."""
-        return float(np.nextafter(np.float32(self.least), np.float32(-np.inf)))
+        return float(np.nextafter(np.float32(self.minimum), np.float32(-np.inf)))
 
 
 def detection_post_process(node: OpNode) -> None:
@@ -113,13 +113,13 @@ def _decoded(node: OpNode, emit: Emitter, encodings: Value, anchors: Value, give
 
 
 def _kept(
-    emit: Emitter, corners: Value, scores: Value, most: int, given: Settings
+    emit: Emitter, corners: Value, scores: Value, maximum: int, given: Settings
 ) -> tuple[Value, Value, Value, Value]:
     """Of the classes of ``scores[1, c, n]`` the best boxes, the best first: class and box of each, whether it is one,
     and how many there are."""
     boxes = emit.call("reshape", corners, shape=(1, *corners.type.shape))
     found, count = emit.calls(
-        "nms", boxes, scores, most=most, overlap=given.overlap, least=given.above, center=False
+        "nms", boxes, scores, maximum=maximum, overlap=given.overlap, minimum=given.above, center=False
     )
     rows = found.type.shape[0]
     labels, places = (emit.call("reshape", part(emit, found, 1, k, 1), shape=(rows,)) for k in (1, 2))
@@ -139,7 +139,7 @@ def _fast(
     n = scores.type.shape[0]
     best, labels = emit.calls("topk", scores, k=min(given.labels, given.classes), axis=1, largest=True)
     rivals = emit.call("reshape", part(emit, best, 1, 0, 1), shape=(1, 1, n))
-    _, places, inside, count = _kept(emit, corners, rivals, given.most, given)
+    _, places, inside, count = _kept(emit, corners, rivals, given.maximum, given)
     boxes, labels, best = (emit.call("gather", v, places, axis=0) for v in (corners, labels, best))
     return boxes, emit.call("cast", labels, to=str(F32)), best, inside, count
 
@@ -150,18 +150,18 @@ def _regular(
     """Boxes compete within each class; the best of all classes are kept, of equal ones those of the first class."""
     n, classes = scores.type.shape
     by_class = emit.call("reshape", emit.call("transpose", scores, perm=(1, 0)), shape=(1, classes, n))
-    labels, places, inside, count = _kept(emit, corners, by_class, min(given.per_class, given.most), given)
+    labels, places, inside, count = _kept(emit, corners, by_class, min(given.per_class, given.maximum), given)
     rows = labels.type.shape[0]
     assert isinstance(rows, int)
     both = emit.call("concat", *(emit.call("reshape", v, shape=(rows, 1)) for v in (places, labels)), axis=1)
     found = emit.call("gather_nd", scores, both, batch=0)
     ranked = emit.call("where", inside, found, emit.scalar(_LOWEST, F32))
-    most = min(rows, given.most)
-    best, order = emit.calls("topk", ranked, k=most, axis=0, largest=True)
+    maximum = min(rows, given.maximum)
+    best, order = emit.calls("topk", ranked, k=maximum, axis=0, largest=True)
     labels, places = (emit.call("gather", v, order, axis=0) for v in (labels, places))
-    count = emit.call("minimum", count, emit.const(np.asarray([most], np.int32), "most"))
-    labels, best = (emit.call("reshape", v, shape=(most, 1)) for v in (emit.call("cast", labels, to=str(F32)), best))
-    return emit.call("gather", corners, places, axis=0), labels, best, _first(emit, most, count), count
+    count = emit.call("minimum", count, emit.const(np.asarray([maximum], np.int32), "maximum"))
+    labels, best = (emit.call("reshape", v, shape=(maximum, 1)) for v in (emit.call("cast", labels, to=str(F32)), best))
+    return emit.call("gather", corners, places, axis=0), labels, best, _first(emit, maximum, count), count
 
 
 def _put(
@@ -172,7 +172,7 @@ def _put(
     rows, columns = labels.type.shape
     assert isinstance(rows, int)
     assert isinstance(columns, int)
-    total = given.most * given.labels
+    total = given.maximum * given.labels
     # detections of one class each stand together, those of several at the places that their box has for labels
     across = given.labels if not given.regular else 1
     more = [(0, total // across - rows), (0, across - columns)]

@@ -17,7 +17,7 @@ from sdk.frontends.tflite.operators.custom.terms import Term, given, whole
 __all__ = ["TABLE"]
 
 _PADDINGS: Final = {1: 0, 2: 1}  # by the number that the operators of the schema have
-_MOST: Final = 1 << 15
+_MAX: Final = 1 << 15
 _LOWEST: Final = float(np.finfo(np.float32).min)
 _Pair = tuple[int, int]
 
@@ -28,7 +28,7 @@ def _options(node: OpNode) -> tuple[int, _Pair, _Pair]:
     if len(raw) < 24 or len(raw) % 4:
         raise BuildError(f"its options are {len(raw)} bytes, not 24 or more")
     kind, across, down, width, height, activation = struct.unpack("<6i", raw[:24])
-    if kind not in _PADDINGS or not all(1 <= v < _MOST for v in (across, down, width, height)):
+    if kind not in _PADDINGS or not all(1 <= v < _MAX for v in (across, down, width, height)):
         raise BuildError(f"its options are a padding {kind}, strides {down}, {across} and a window {height}, {width}")
     if activation:
         raise BuildError(f"the fused activation {activation} is not supported")

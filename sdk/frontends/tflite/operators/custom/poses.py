@@ -38,32 +38,32 @@ EDGES: Final = (
 _REFINED: Final = 5  # times that a keypoint follows the short offsets
 _EMBEDDED: Final = 3  # times that a pixel follows the long offsets
 _LOWEST: Final = float(np.finfo(np.float32).min)
-_MOST: Final = 1 << 16
+_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """``most`` persons of a score of at least ``least``, roots farther than ``radius`` (pixels of a map) from another
-    person's same keypoint; ``stride`` pixels of the image are one of a map."""
+    """``maximum`` persons of a score of at least ``minimum``, roots farther than ``radius`` (pixels of a map) from
+    another person's same keypoint; ``stride`` pixels of the image are one of a map."""
 
-    most: int
-    least: float
+    maximum: int
+    minimum: float
     stride: int
     radius: float
 
     @staticmethod
     def of(raw: bytes) -> _Settings:
         flags = read_flags(raw)
-        least, radius = (float(np.float32(flags.number(name))) for name in ("score_threshold", "nms_radius"))
-        most, stride = flags.integer("max_detections", 1, TRIPS.most), flags.integer("stride", 1, _MOST)
-        if not 0 <= least < 1 or not (math.isfinite(radius) and radius >= 0):
-            raise BuildError(f"persons of scores from {least}, {radius} pixels apart")
-        return _Settings(most, least, stride, radius)
+        minimum, radius = (float(np.float32(flags.number(name))) for name in ("score_threshold", "nms_radius"))
+        maximum, stride = flags.integer("max_detections", 1, TRIPS.maximum), flags.integer("stride", 1, _MAX)
+        if not 0 <= minimum < 1 or not (math.isfinite(radius) and radius >= 0):
+            raise BuildError(f"persons of scores from {minimum}, {radius} pixels apart")
+        return _Settings(maximum, minimum, stride, radius)
 
     @property
     def logit(self) -> float:
         """The least score as the maps have it."""
-        return -math.log(1 / (self.least + 1e-6) - 1)
+        return -math.log(1 / (self.minimum + 1e-6) - 1)
 
     @property
     def near(self) -> float:
@@ -158,7 +158,7 @@ class _Map:
     def followed(self, places: Term, channels: NDArray[np.int32]) -> Term:
         """Places moved by the offsets there, channels [2, m] down and across, and held inside."""
         moved = places + self.at(places, channels)
-        return moved.most(0.0).least(self.limits())
+        return moved.maximum(0.0).minimum(self.limits())
 
 
 def _halves(pair: Term) -> tuple[Term, Term]:
@@ -221,7 +221,7 @@ def _followed(
     is_root = Term(emit, emit.call("and", (score >= highest).value, (score >= given.logit).value))
     grid = np.indices((heat.height, heat.width)).reshape(2, size, 1)
     offsets = Term(emit, short.flat).call("reshape", shape=(size, 2, KEYPOINTS)).call("transpose", perm=(1, 0, 2))
-    roots = (offsets + score.table(grid, F32, "grid")).most(0.0).least(heat.limits())
+    roots = (offsets + score.table(grid, F32, "grid")).maximum(0.0).minimum(heat.limits())
     known, marks = roots, [list(range(KEYPOINTS))]
     levels, columns = _levels()
     for level in levels:
@@ -241,7 +241,7 @@ def _chosen(roots: Term, places: Term, shares: Term, scores: Term, given: _Setti
     """The persons of the best roots, each far enough from those before it."""
     size, _ = scores.value.type.static_shape
     total = _sum(shares, 2).call("reshape", shape=(size, KEYPOINTS)) * (1.0 / KEYPOINTS)
-    alive = (total >= given.least).where(scores, _LOWEST)
+    alive = (total >= given.minimum).where(scores, _LOWEST)
     count = size * KEYPOINTS
     flat_places = places.call("reshape", shape=(2, count, KEYPOINTS))
     flat_shares, flat_total = (
@@ -249,7 +249,7 @@ def _chosen(roots: Term, places: Term, shares: Term, scores: Term, given: _Setti
         total.call("reshape", shape=(count,)),
     )
     found = []
-    for _ in range(given.most):
+    for _ in range(given.maximum):
         row = alive.call("reshape", shape=(count,))
         at = row.call("argmax", axis=0, last=False).call("reshape", shape=(1,))
         there = row.at(at) > _LOWEST
@@ -268,7 +268,7 @@ def _joined(parts: Sequence[Term], axis: int) -> Term:
 
 def _rescored(persons: _Persons, given: _Settings) -> Term:
     """Scores without the keypoints that lie where those of a better person do."""
-    m, emit = given.most, persons.scores.emit
+    m, emit = given.maximum, persons.scores.emit
     one, other = (persons.places.call("reshape", shape=shape) for shape in ((2, m, 1, 17), (2, 1, m, 17)))
     close = _distance(one, other) < float(np.nextafter(np.float32(given.near), np.float32(np.inf)))
     before = np.tri(m, m, -1, dtype=bool)[:, :, None]
@@ -285,15 +285,15 @@ def posenet_decoder(node: OpNode) -> None:
     counts = len(node.operator.inputs), len(node.operator.outputs)
     if counts not in ((3, 4), (4, 5)):
         raise BuildError(f"it has {counts[0]} inputs and {counts[1]} outputs")
-    check_limit(TRIPS, given.most, "the number of persons")
+    check_limit(TRIPS, given.maximum, "the number of persons")
     by = float(np.float32(1) / np.float32(given.stride))
     heat = _Map.of(node, 0, KEYPOINTS, 1)
     short, middle = _Map.of(node, 1, 2 * KEYPOINTS, by, heat), _Map.of(node, 2, 4 * len(EDGES), by, heat)
     persons = _chosen(*_followed(heat, short, middle, given), given)
     persons = persons.ordered(persons.scores)
     persons = persons.ordered(_rescored(persons, given))
-    emit, m = node.emitter, given.most
-    kept = Term(emit, emit.call("and", persons.there.value, (persons.scores >= given.least).value))
+    emit, m = node.emitter, given.maximum
+    kept = Term(emit, emit.call("and", persons.there.value, (persons.scores >= given.minimum).value))
     flags = kept.to(F32)
     places = persons.places * float(given.stride) * flags.call("reshape", shape=(1, m, 1))
     count = _sum(flags, 0)
@@ -312,7 +312,7 @@ def posenet_decoder(node: OpNode) -> None:
 
 def _masks(long: _Map, places: Term, kept: Term, given: _Settings) -> Term:
     """Of each person 1 at the pixels whose long offsets lead to its keypoints rather than to another's: [m, h, w]."""
-    emit, size, m = long.emit, long.height * long.width, given.most
+    emit, size, m = long.emit, long.height * long.width, given.maximum
     if long.height != 33 or long.width != 33:
         raise BuildError(f"masks of {long.height} x {long.width} pixels, the kernel makes 33 x 33")
     grid = np.broadcast_to(np.indices((33, 33)).reshape(2, size, 1), (2, size, KEYPOINTS))

@@ -19,7 +19,7 @@ from sdk.frontends.tflite.operators.custom.terms import Term, given, row, whole
 
 __all__ = ["TABLE"]
 
-_MOST_TERMS: Final = 1 << 20
+_MAX_TERMS: Final = 1 << 20
 _WORD: Final = (1 << 32) - 1
 _LN2: Final = 45426  # the natural logarithm of 2 in 16 fractional bits
 _SEGMENTS: Final = 128
@@ -49,7 +49,7 @@ def window(node: OpNode) -> None:
         raise BuildError(f"frames {list(shape)} are no multiple of the window of {n}")
     framed = x.call("reshape", shape=(count // n, n))
     scaled = (framed.to(I32) * weights.to(I32)) >> shift
-    held = scaled.most(-(1 << 15)).least((1 << 15) - 1).to(I16)
+    held = scaled.maximum(-(1 << 15)).minimum((1 << 15) - 1).to(I16)
     node.call("reshape", held.value, shape=shape)
 
 
@@ -75,7 +75,7 @@ def _largest(x: Term, n: int) -> Term:
     counts = (wide < 0).where((wide > before).where(place.number(n), place), place)
     first = (place > last).where(counts, n).call("reduce_min", axes=(0,))
     first = (last < 0).where(first.number(0), first)
-    size = (place >= first).where(wide.most(-wide), 0)
+    size = (place >= first).where(wide.maximum(-wide), 0)
     return size.call("reduce_max", axes=(0,))
 
 
@@ -83,9 +83,9 @@ def auto_scale(node: OpNode) -> None:
     """SignalFftAutoScale: samples [n] shifted up as far as the largest allows, and by how many bits."""
     whole(node, 1, 2)
     x = row(node, 0, I16)
-    most = _largest(x, _size(x))
-    spare = (most.number(15) - _bits(most.to(U32)).to(I32)).most(0)
-    up = most.same(0).where(spare.number(0), spare)
+    maximum = _largest(x, _size(x))
+    spare = (maximum.number(15) - _bits(maximum.to(U32)).to(I32)).maximum(0)
+    up = maximum.same(0).where(spare.number(0), spare)
     node.cast((x.to(I32) * (up.number(1) << up)).value, I16)
     node.call("reshape", up.value, to=1, shape=())
 
@@ -139,8 +139,8 @@ def filter_bank(node: OpNode) -> None:
         if span and (min(start, first) < 0 or start + span > _size(x) or first + span > inside):
             there = f"there are {_size(x)} and {inside}"
             raise BuildError(f"a filter takes {span} energies from {start} with weights from {first}, {there}")
-        if len(places) + span * 2 > _MOST_TERMS:
-            raise BuildError(f"the filters have more than {_MOST_TERMS} weights")
+        if len(places) + span * 2 > _MAX_TERMS:
+            raise BuildError(f"the filters have more than {_MAX_TERMS} weights")
         here = list(range(start, start + span))
         places += [*mine[0], *here]
         factors += [*mine[1], *weights[first : first + span].tolist()]
@@ -167,14 +167,14 @@ def square_root(node: OpNode) -> None:
     if shift.value.type.size != 1:
         raise BuildError(f"input 1 ({node.tensor(1).title}) must be one number")
     # a root in double precision is at most 1 off, either way
-    near = x.to(F64).call("sqrt").to(U64).least(_WORD)
+    near = x.to(F64).call("sqrt").to(U64).minimum(_WORD)
     floor = (near * near > x).where(near - 1, near)
     more = (x - floor * floor > floor * 2).where(floor.number(1), 0)
-    root = (floor + more).least(_WORD)
+    root = (floor + more).minimum(_WORD)
     up = (x - root * root > root).where(root.number(1), 0)
     # the kernel holds roots of 32 bits to 16 bits, and those of 64 to 32
     top = (x > _WORD).where(x.number(_WORD), (1 << 16) - 1)
-    rounded = (root + up).least(top).to(U32)
+    rounded = (root + up).minimum(top).to(U32)
     _put(node, rounded >> shift.call("reshape", shape=(1,)).to(U32))
 
 
@@ -187,7 +187,7 @@ def spectral_subtraction(node: OpNode) -> None:
     up, down = flags.integer("smoothing_bits", 0, 31), flags.integer("spectral_subtraction_bits", 0, 63)
     names = ("smoothing", "alternate_smoothing", "one_minus_smoothing", "alternate_one_minus_smoothing")
     new, odd_new, old, odd_old = (flags.integer(k, 0, (1 << 31) - 1) for k in names)
-    least = flags.integer("min_signal_remaining", 0, (1 << 31) - 1)
+    minimum = flags.integer("min_signal_remaining", 0, (1 << 31) - 1)
     x = row(node, 0, U32, count)
     news, olds = (
         x.table([pair[k & 1] for k in range(count)], U64, "smoothing") for pair in ((new, odd_new), (old, odd_old))
@@ -195,9 +195,9 @@ def spectral_subtraction(node: OpNode) -> None:
     noise = Kept(node, 1, U32, (count,))
     raised = x << up
     estimate = ((raised.to(U64) * news + noise.before.to(U64) * olds) >> down).to(U32)
-    held = estimate.least(raised)
-    lowest = ((x.to(U64) * x.number(least).to(U64)) >> down).to(U32)
-    _put(node, ((raised - held) >> up).most(lowest))
+    held = estimate.minimum(raised)
+    lowest = ((x.to(U64) * x.number(minimum).to(U64)) >> down).to(U32)
+    _put(node, ((raised - held) >> up).maximum(lowest))
     kept = held if flags.number("clamping", 0) else estimate
     noise.becomes(kept)
     _put(node, kept, 1)
@@ -221,14 +221,14 @@ def gain_control(node: OpNode) -> None:
 def _gain(noise: Term, gains: Term) -> Term:
     """A parabola for each power of two: its three numbers lie in the table, 4 from those of the next."""
     bits = _bits(noise)
-    top = bits.most(2)  # up to 2 the entries themselves count
-    down, up = ((top - 11).to(I32).most(0).to(U32), (-(top - 11)).to(I32).most(0).to(U32))
+    top = bits.maximum(2)  # up to 2 the entries themselves count
+    down, up = ((top - 11).to(I32).maximum(0).to(U32), (-(top - 11)).to(I32).maximum(0).to(U32))
     place = ((noise << up) >> down & 0x3FF).to(I32)
     base = (top << 2).to(I32) - 6
     level, slope, bend = (gains.at(base + k).to(I32) for k in range(3))
     rise = (((bend * place) >> 5) + (slope << 5)) * place
     curve = ((rise + (1 << 14)) >> 15) + level
-    return (noise > 2).where(curve, gains.at(noise.least(2).to(I32)).to(I32)).to(I16)
+    return (noise > 2).where(curve, gains.at(noise.minimum(2).to(I32)).to(I32)).to(I16)
 
 
 def logarithm(node: OpNode) -> None:
@@ -237,9 +237,9 @@ def logarithm(node: OpNode) -> None:
     flags = read_flags(node.operator.custom_options)
     up, scale = flags.integer("input_correction_bits", 0, 31), flags.integer("output_scale", 0, (1 << 31) - 1)
     x = row(node, 0, U32) << up
-    power = _bits(x.most(1)) - 1
-    left, right = ((power.number(16) - power).to(I32).most(0), (power - 16).to(I32).most(0))
-    rest = x.most(1) - (x.number(1) << power)
+    power = _bits(x.maximum(1)) - 1
+    left, right = ((power.number(16) - power).to(I32).maximum(0), (power - 16).to(I32).maximum(0))
+    rest = x.maximum(1) - (x.number(1) << power)
     part16 = ((rest << left.to(U32)) >> right.to(U32)).to(I32)
     segment = part16 >> 9
     steps = np.arange(_SEGMENTS + 1) / _SEGMENTS
@@ -248,7 +248,7 @@ def logarithm(node: OpNode) -> None:
     bent = ((high - low) * (part16 - (segment << 9))) >> 16
     log2 = (power << 16) + (part16 + low + bent).to(U32)
     natural = ((log2.to(U64) * _LN2 + (1 << 15)) >> 16).to(U32)
-    scaled = ((natural * scale + (1 << 15)) >> 16).least((1 << 15) - 1)
+    scaled = ((natural * scale + (1 << 15)) >> 16).minimum((1 << 15) - 1)
     _put(node, (x > 1).where(scaled, 0).to(I16))
 
 

@@ -17,9 +17,9 @@ from sdk.frontends.tflite.operators.custom.terms import Term, given, whole
 __all__ = ["TABLE"]
 
 _LONGEST = 1 << 16
-_MOST_BANDS = 1 << 10
-_MOST_HZ = 1 << 24
-_LEAST = 1e-12  # of a band before its logarithm
+_MAX_BANDS = 1 << 10
+_MAX_HZ = 1 << 24
+_MIN = 1e-12  # of a band before its logarithm
 
 
 def audio_spectrogram(node: OpNode) -> None:
@@ -50,8 +50,8 @@ def audio_spectrogram(node: OpNode) -> None:
 def _hertz(flags: Flags, name: str) -> int:
     """A frequency, whose part after the point the kernel leaves out."""
     value = flags.number(name)
-    if not 0 <= value < _MOST_HZ:
-        raise BuildError(f"the option {name} is {value}, not a frequency up to {_MOST_HZ} Hz")
+    if not 0 <= value < _MAX_HZ:
+        raise BuildError(f"the option {name} is {value}, not a frequency up to {_MAX_HZ} Hz")
     return int(value)
 
 
@@ -62,7 +62,7 @@ def mfcc(node: OpNode) -> None:
     whole(node, 2, 1)
     flags = read_flags(node.operator.custom_options)
     low, high = _hertz(flags, "lower_frequency_limit"), _hertz(flags, "upper_frequency_limit")
-    bands = flags.integer("filterbank_channel_count", 1, _MOST_BANDS)
+    bands = flags.integer("filterbank_channel_count", 1, _MAX_BANDS)
     count = flags.integer("dct_coefficient_count", 1, bands)
     x, rate = given(node, 0, F32), given(node, 1, I32)
     shape = x.value.type.static_shape
@@ -74,7 +74,7 @@ def mfcc(node: OpNode) -> None:
     bins, hertz = shape[2], rate.call("reshape", shape=(1, 1))
     weights = _tents(hertz, bins, low, high, bands)
     rows = x.call("reshape", shape=(shape[0] * shape[1], bins)).call("sqrt")
-    logs = rows.call("matmul", weights).most(_LEAST).call("log")
+    logs = rows.call("matmul", weights).maximum(_MIN).call("log")
     angles = np.pi / bands * np.outer(np.arange(bands) + 0.5, np.arange(count))
     cosines = x.table(math.sqrt(2.0 / bands) * np.cos(angles), F32, "cosines")
     room = hertz.to(I64) * bins > 2 * high * (bins - 1)
@@ -95,7 +95,7 @@ def _tents(rate: Term, bins: int, low: int, high: int, bands: int) -> Term:
     hertz = places.to(F32) * rate.to(F32) * (0.5 / (bins - 1))
     mels = ((hertz * (1 / 700.0) + 1.0).call("log") * 1127.0 - _mel(low)) * (1 / step)
     middles = mels.table(np.arange(1, bands + 1, dtype=np.float32).reshape(1, bands), F32, "middles")
-    shares = (-((mels - middles).call("abs")) + 1.0).most(0.0)
+    shares = (-((mels - middles).call("abs")) + 1.0).maximum(0.0)
     wide = rate.to(I64)
     place = places * wide  # of each bin, in units of rate / (2 * (bins - 1)) hertz
     first = place * 2 + wide * 2 > wide * 3 + 4 * low * (bins - 1)  # from floor(1.5 + low) on

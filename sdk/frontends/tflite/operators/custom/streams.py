@@ -21,8 +21,8 @@ from sdk.frontends.tflite.variables import state_of
 
 __all__ = ["TABLE", "Kept"]
 
-_MOST: Final = 1 << 20
-_MOST_FRAMES: Final = 256  # that are added one after the other
+_MAX: Final = 1 << 20
+_MAX_FRAMES: Final = 256  # that are added one after the other
 
 
 class Kept:
@@ -61,7 +61,7 @@ def _part(x: Term, axis: int, begin: int, size: int) -> Term:
 
 def delay(node: OpNode) -> None:
     """SignalDelay: samples [..., n] as they were ``delay_length`` before, zeros at first."""
-    late = _flags(node, 1).integer("delay_length", 0, _MOST)
+    late = _flags(node, 1).integer("delay_length", 0, _MAX)
     x, shape, n = _frames(node, I16)
     if late:
         kept = Kept(node, 0, I16, (x.value.type.static_shape[0], late))
@@ -75,12 +75,12 @@ def framer(node: OpNode) -> None:
     """SignalFramer: samples [..., n] and those before them as frames [..., n / step, size] that overlap, and whether
     there were enough samples for all of them."""
     flags = _flags(node, 2)
-    size = flags.integer("frame_size", 1, _MOST)
+    size = flags.integer("frame_size", 1, _MAX)
     step, prefill = flags.integer("frame_step", 1, size), bool(flags.number("prefill", 0))
     x, shape, n = _frames(node, I16)
     count, rows = n // step, x.value.type.static_shape[0]
-    if n % step or count * size > _MOST:
-        raise BuildError(f"{n} samples are no multiple of the step of {step}, or more than {_MOST} in frames of {size}")
+    if n % step or count * size > _MAX:
+        raise BuildError(f"{n} samples are no multiple of the step of {step}, or more than {_MAX} in frames of {size}")
     # without zeros to start from, whole steps are kept: a frame begins with the oldest
     old = size - step if prefill else (size - 1) // step * step
     if old:
@@ -94,7 +94,7 @@ def framer(node: OpNode) -> None:
         node.call("full", to=1, shape=(), value=1, dtype=str(BOOL))
         return
     seen = Kept(node, 1, I32, (1,))
-    seen.becomes((seen.before + n).least(old))
+    seen.becomes((seen.before + n).minimum(old))
     node.call("reshape", (seen.before >= old).value, to=1, shape=())
 
 
@@ -102,12 +102,12 @@ def stacker(node: OpNode) -> None:
     """SignalStacker: the last frames [n] beside each other, and whether there are enough: first those that the context
     wants, later every ``stacker_step``. The first frame stands for those to its left."""
     flags = _flags(node, 2)
-    n = flags.integer("num_channels", 1, _MOST)
-    left, right = (flags.integer(f"stacker_{k}_context", 0, _MOST) for k in ("left", "right"))
+    n = flags.integer("num_channels", 1, _MAX)
+    left, right = (flags.integer(f"stacker_{k}_context", 0, _MAX) for k in ("left", "right"))
     frames = left + right + 1
     step = flags.integer("stacker_step", 1, frames)
-    if frames * n > _MOST:
-        raise BuildError(f"{frames} frames of {n} numbers are more than {_MOST}")
+    if frames * n > _MAX:
+        raise BuildError(f"{frames} frames of {n} numbers are more than {_MAX}")
     x = row(node, 0, I16, n)
     count = Kept(node, 1, I32, (1,))  # how many frames there are and 1 more, 0 before the first
     first = count.before.same(0)
@@ -131,8 +131,8 @@ def overlap_add(node: OpNode) -> None:
     to is kept. Sums of int16 are held to its range."""
     x, shape, n = _frames(node, I16, F32)
     step = _flags(node, 1).integer("frame_step", 1, n)
-    if len(shape) < 2 or shape[-2] > _MOST_FRAMES:
-        raise BuildError(f"frames {list(shape)}: [..., k, n] with k up to {_MOST_FRAMES} are wanted")
+    if len(shape) < 2 or shape[-2] > _MAX_FRAMES:
+        raise BuildError(f"frames {list(shape)}: [..., k, n] with k up to {_MAX_FRAMES} are wanted")
     count, kind, rest = shape[-2], x.value.type.dtype, n - step
     rows = math.prod(shape[:-2])
     x = x.call("reshape", shape=(rows, count, n))
@@ -157,7 +157,7 @@ def _held(a: Term, b: Term) -> Term:
     if a.value.type.dtype.is_float:
         return a + b
     limits = np.iinfo(np.int16)
-    return (a.to(I32) + b.to(I32)).most(int(limits.min)).least(int(limits.max)).to(I16)
+    return (a.to(I32) + b.to(I32)).maximum(int(limits.min)).minimum(int(limits.max)).to(I16)
 
 
 TABLE: Table = {

@@ -61,11 +61,11 @@ class Term:
         """Where the two are equal."""
         return self._with("equal", other)
 
-    def least(self, other: Term | float) -> Term:
+    def minimum(self, other: Term | float) -> Term:
         """The smaller one of the two."""
         return self._with("minimum", other)
 
-    def most(self, other: Term | float) -> Term:
+    def maximum(self, other: Term | float) -> Term:
         """The larger one of the two."""
         return self._with("maximum", other)
 

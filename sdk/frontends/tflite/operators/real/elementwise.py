@@ -123,9 +123,9 @@ def floor_div(node: OpNode) -> None:
 def right_shift(node: OpNode) -> None:
     """RIGHT_SHIFT, by 0 to one less than the width: what is beyond is held to that."""
     x, by = _pair(node, *_WHOLE, *_STORED)
-    most, known = x.type.dtype.bits - 1, node.data(1)
-    if known is None or ((known < 0) | (known > most)).any():
-        by = node.call("clip", by, to="by", lo=0, hi=most)
+    maximum, known = x.type.dtype.bits - 1, node.data(1)
+    if known is None or ((known < 0) | (known > maximum)).any():
+        by = node.call("clip", by, to="by", lo=0, hi=maximum)
     node.call("shift_right", x, by)
 
 

@@ -170,17 +170,17 @@ def channel_scales(node: OpNode, k: int, axis: int) -> np.ndarray:
 
 
 def _ends(node: OpNode, x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
-    return node.call("reduce_min", x, to="least", axes=axes), node.call("reduce_max", x, to="largest", axes=axes)
+    return node.call("reduce_min", x, to="minimum", axes=axes), node.call("reduce_max", x, to="largest", axes=axes)
 
 
 def _symmetric(node: OpNode, x: Value, axes: tuple[int, ...]) -> Steps:
     """Steps of -127 to 127, the largest magnitude at an end."""
     low, high = _ends(node, x, axes)
-    most = node.call("maximum", node.call("neg", low, to="low"), high, to="most")
-    none = node.call("equal", most, node.scalar(0, x), to="none")
+    maximum = node.call("maximum", node.call("neg", low, to="low"), high, to="maximum")
+    none = node.call("equal", maximum, node.scalar(0, x), to="none")
     one, limit = node.scalar(1, x), node.scalar(_HIGH, x)
-    scale = node.call("where", none, one, node.call("div", most, limit, to="step"), to="scale")
-    by = node.call("where", none, one, node.call("div", limit, most, to="steps"), to="by")
+    scale = node.call("where", none, one, node.call("div", maximum, limit, to="step"), to="scale")
+    by = node.call("where", none, one, node.call("div", limit, maximum, to="steps"), to="by")
     whole = rounded(node, node.call("mul", x, by, to="quotient"))
     held = node.call("clip", whole, to="held", lo=-_HIGH, hi=_HIGH)
     return Steps(node.cast(held, I8, "stored"), scale)

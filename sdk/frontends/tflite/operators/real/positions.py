@@ -163,9 +163,9 @@ def _counted(node: OpNode, count: Value, maximum: Dim) -> Dim:
     known = node.builder.contents_of(count)
     if known is not None and known.numbers is not None:
         return int(known.numbers.reshape(-1)[0])
-    most = max_value(maximum)
-    assert most is not None, "every dim of a .tflite file has bounds"
-    var = Var(fresh_name(f"{count.name}_dim", node.builder.names), 0, most)
+    bound = max_value(maximum)
+    assert bound is not None, "every dim of a .tflite file has bounds"
+    var = Var(fresh_name(f"{count.name}_dim", node.builder.names), 0, bound)
     node.builder.body.append(BindDim(var, count, node.source))
     return var.expr
 

@@ -39,10 +39,10 @@ class _Meeting:
 
 
 _SUM, _PRODUCT = _Meeting("window_sum", "add"), _Meeting("window_prod", "mul")
-_LEAST, _MOST = _Meeting("window_min", "minimum", "and"), _Meeting("window_max", "maximum", "or")
-_NUMBERED: Final[Mapping[int, _Meeting]] = {1: _SUM, 2: _PRODUCT, 3: _LEAST, 4: _MOST}
-_OF_FLAGS: Final[Mapping[int, _Meeting]] = {5: _LEAST, 6: _MOST}
-_NAMED: Final[Mapping[str, _Meeting]] = {"add": _SUM, "mul": _PRODUCT, "minimum": _LEAST, "maximum": _MOST}
+_MIN, _MAX = _Meeting("window_min", "minimum", "and"), _Meeting("window_max", "maximum", "or")
+_NUMBERED: Final[Mapping[int, _Meeting]] = {1: _SUM, 2: _PRODUCT, 3: _MIN, 4: _MAX}
+_OF_FLAGS: Final[Mapping[int, _Meeting]] = {5: _MIN, 6: _MAX}
+_NAMED: Final[Mapping[str, _Meeting]] = {"add": _SUM, "mul": _PRODUCT, "minimum": _MIN, "maximum": _MAX}
 
 
 # --- borders and gaps --------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def stablehlo_reduce_window(node: OpNode) -> None:
     the one operator of a subgraph."""
     x = node.input(0)
     name = only_operator(node, int(node.option("BodySubgraphIndex")))
-    flags = {"and": _LEAST, "or": _MOST}
+    flags = {"and": _MIN, "or": _MAX}
     meeting = (flags if x.type.dtype == BOOL else _NAMED).get(name or "")
     if meeting is None:
         raise BuildError(f"the reduction of {x.type.dtype} by {name or 'no operator'} is not supported")

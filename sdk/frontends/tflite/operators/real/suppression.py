@@ -26,7 +26,7 @@ def _number(node: OpNode, k: int) -> float:
 def _selected(node: OpNode) -> tuple[Value, Value, Value, int]:
     """Positions of the boxes kept, whether each is one, how many there are, and for how many there is room."""
     boxes, scores, room = node.input(0, F32), node.input(1, F32), single(node, 2)
-    overlap, least = (np.float32(_number(node, k)) for k in (3, 4))
+    overlap, minimum = (np.float32(_number(node, k)) for k in (3, 4))
     count = boxes.type.shape[0] if boxes.type.rank == 2 else None
     if not isinstance(count, int) or count < 1 or boxes.type.shape != (count, 4) or scores.type.shape != (count,):
         raise BuildError(f"boxes {shape_text(boxes.type.shape)} with scores {shape_text(scores.type.shape)}")
@@ -35,19 +35,19 @@ def _selected(node: OpNode) -> tuple[Value, Value, Value, int]:
     emit = node.emitter
     found, kept = emit.calls(
         "nms", emit.call("reshape", boxes, shape=(1, count, 4)), emit.call("reshape", scores, shape=(1, 1, count)),
-        most=room, overlap=float(np.nextafter(overlap, np.float32(-1))), least=float(least), center=False,
+        maximum=room, overlap=float(np.nextafter(overlap, np.float32(-1))), minimum=float(minimum), center=False,
     )  # fmt: skip
-    most = min(count, room)
-    at = emit.call("cast", emit.call("reshape", part(emit, found, 1, 2, 1), shape=(most,)), to=str(I32))
-    inside = emit.call("less", emit.call("iota", extent=most, start=0, step=1, dtype=str(I32)), kept)
+    maximum = min(count, room)
+    at = emit.call("cast", emit.call("reshape", part(emit, found, 1, 2, 1), shape=(maximum,)), to=str(I32))
+    inside = emit.call("less", emit.call("iota", extent=maximum, start=0, step=1, dtype=str(I32)), kept)
     return at, inside, kept, room
 
 
 def _give(node: OpNode, k: int, value: Value, room: int) -> None:
     """A result with zeros up to the room that there is."""
-    (most,) = (d for d in value.type.shape if isinstance(d, int))
+    (maximum,) = (d for d in value.type.shape if isinstance(d, int))
     zero = 0.0 if value.type.dtype == F32 else 0
-    node.call("reshape", padded(node.emitter, value, [(0, room - most)], value=zero), to=k, shape=(room,))
+    node.call("reshape", padded(node.emitter, value, [(0, room - maximum)], value=zero), to=k, shape=(room,))
 
 
 def suppress(node: OpNode) -> None:
