@@ -346,7 +346,7 @@ def _own(args: argparse.Namespace, work: Path) -> dict[str, Any]:
 
 def _shown(row: dict[str, Any]) -> list[str]:
     if "agree" in row:
-        shown = f"{row['agree']} of {row['of']} agree, first {row['first']}, least {row['minimum']:.1e}"
+        shown = f"{row['agree']} of {row['of']} agree, first {row['first']}, min {row['minimum']:.1e}"
         return [f"{row['ours']:.1e}", shown, ""]
     places = {"ours": 1, "theirs": 1, "ratio": 2}
     return ["" if row[k] is None else f"{row[k]:.{n}f}" for k, n in places.items()]

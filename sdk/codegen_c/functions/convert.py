@@ -15,13 +15,13 @@ __all__ = ["conversion_text"]
 
 # To the nearest integer towards zero that the type holds; NaN gives 0.
 _SCALAR_HOLD: Final = """$C @@($A x) {
-    return x >= %top% ? %most% : (x > %low% ? ($C)x : (x != x ? 0 : %least%));
+    return x >= %top% ? %maximum% : (x > %low% ? ($C)x : (x != x ? 0 : %minimum%));
 }"""
 _LANES_HOLD: Final = """$C @@($A x) {
     $B within = ($B)(x > %low%) & ($B)(x < %top%);
     $C out = __builtin_convertvector(@select_%from%(within, x, ($A){0}), $C);
-    out = @select_$T(%high_mask%, @splat_$T(%most%), out);
-    return @select_$T(%low_mask%, @splat_$T(%least%), out);
+    out = @select_$T(%high_mask%, @splat_$T(%maximum%), out);
+    return @select_$T(%low_mask%, @splat_$T(%minimum%), out);
 }"""
 
 _WIDEN: Final = """$C @@($A half) {

@@ -180,8 +180,8 @@ class _Attention:
         """The block of slots with a number."""
         base = number * self.shape.block
         for r in range(tile.rows):
-            yield Alloc(Buffer(f"most{r}", self.real, (), "register"))
-            yield Store(f"most{r}", (), self._splat(imm(HIDDEN, F32)))
+            yield Alloc(Buffer(f"maximum{r}", self.real, (), "register"))
+            yield Store(f"maximum{r}", (), self._splat(imm(HIDDEN, F32)))
         yield from self._scores(tile, number)
         for r in range(tile.rows):
             yield from self._shares(r, base)
@@ -218,12 +218,12 @@ class _Attention:
             down, up = (self._splat(imm(x, F32)) for x in (1 / self.shape.cap, self.shape.cap))
             value = op("mul", op("tanh", op("mul", value, down)), up)
         score, seen = f"score_{name}", f"seen_{name}"
-        maximum = op("max", Load(f"most{r}", (), self.real), Ref(seen, self.real))
+        maximum = op("max", Load(f"maximum{r}", (), self.real), Ref(seen, self.real))
         return [
             Let(score, value),
             Let(seen, self._hidden(Ref(score, self.real), r, base + at)),
             Store("share", (r, at), Ref(seen, self.real)),
-            Store(f"most{r}", (), maximum),
+            Store(f"maximum{r}", (), maximum),
         ]
 
     def _positions(self, r: int, token: Dim) -> Iterator[Stmt]:
@@ -231,9 +231,9 @@ class _Attention:
         s, now = self.shape, Ref(f"now{r}", I32)
         yield Let(f"now{r}", idx(s.start + token))
         if s.window:
-            yield Let(f"least{r}", op("max", op("sub", now, imm(s.window - 1)), imm(0)))
+            yield Let(f"minimum{r}", op("max", op("sub", now, imm(s.window - 1)), imm(0)))
         if s.ring:
-            minimum, first = Ref(f"least{r}", I32), Ref(f"first{r}", I32)
+            minimum, first = Ref(f"minimum{r}", I32), Ref(f"first{r}", I32)
             yield Let(f"first{r}", op("fmod", minimum, imm(s.slots)))
             yield Let(f"last{r}", op("add", first, op("sub", now, minimum)))
 
@@ -256,7 +256,7 @@ class _Attention:
 
     def _shares(self, r: int, base: Dim) -> Iterator[Stmt]:
         """Shares of a row relative to its new largest score, and by what those before go down."""
-        top, maximum = Load(f"top{r}", (), F32), Load(f"most{r}", (), self.real)
+        top, maximum = Load(f"top{r}", (), F32), Load(f"maximum{r}", (), self.real)
         largest = maximum if self.tiles.lanes == 1 else op("fold_max", maximum, dtype=F32)
         yield Let(f"new{r}", op("max", top, largest))
         new, down = Ref(f"new{r}", F32), Ref(f"down{r}", F32)

@@ -132,7 +132,7 @@ def _log_steps(total: ValueExpr) -> list[Stmt]:
 
     def raised(name: str, x: ValueExpr, bits: ValueExpr) -> Ref:
         """x * 2**bits, saturated."""
-        maximum = let(f"most_{name}", op("shr", imm(INT32_MAX), bits))
+        maximum = let(f"maximum_{name}", op("shr", imm(INT32_MAX), bits))
         held = op("shl", op("min", x, maximum), bits)
         return let(name, op("select", op("gt", x, maximum), imm(INT32_MAX), held, dtype=I32))
 

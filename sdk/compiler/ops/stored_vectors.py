@@ -90,7 +90,7 @@ def store_vector(source: str, target: str, size: int, asymmetric: bool, tag: str
 
 
 def _symmetric(low: ValueExpr, high: ValueExpr, tag: str) -> list[Stmt]:
-    maximum, one, limit = Ref(f"most{tag}", F32), number(1, F32), number(127, F32)
+    maximum, one, limit = Ref(f"maximum{tag}", F32), number(1, F32), number(127, F32)
     none = op("eq", maximum, number(0, F32))
     return [
         Let(maximum.name, op("max", op("neg", low), high)),

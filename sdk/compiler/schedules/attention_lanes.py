@@ -65,7 +65,7 @@ def shape_of_attention(loops: Loops, *, all_rows: bool = False) -> Shape | None:
 
 def _attributes(lets: Mapping[str, ValueExpr]) -> dict[str, float] | None:
     """Scale, cap, window and ring by the values that a nest names."""
-    score, minimum, first = (lets.get(name) for name in ("score_sum0_0", "least0", "first0"))
+    score, minimum, first = (lets.get(name) for name in ("score_sum0_0", "minimum0", "first0"))
     numbers = [n.value for n in walk(score) if isinstance(n, Imm)] if score is not None else []
     scaled = isinstance(score, Op) and len(numbers) in (1, 3)
     if not scaled:

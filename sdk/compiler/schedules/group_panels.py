@@ -401,7 +401,7 @@ class _Panels:
         for k, factor in enumerate(scales.factors):
             yield Let(f"factor{v}_{k}", factor)
         if scales.minimum is not None:
-            yield Let(f"least{v}", scales.minimum)
+            yield Let(f"minimum{v}", scales.minimum)
         for t in range(tile.tokens):
             name, row = f"acc{t}_{v}", tile.row + t
             acc: ValueExpr = Load(name, (), self.real)
@@ -411,7 +411,7 @@ class _Panels:
             for n, part in enumerate(more, 1):
                 total = op("fma", part, Ref(f"factor{v}_{n}", self.real), total)
             if scales.minimum is not None:
-                acc = op("fma", self._splat(Load("sums", (row, group), F32)), Ref(f"least{v}", self.real), acc)
+                acc = op("fma", self._splat(Load("sums", (row, group), F32)), Ref(f"minimum{v}", self.real), acc)
             scale = op("mul", step, self._splat(Load("scale", (row, group), F32)))
             yield Store(name, (), op("fma", total, scale, acc))
 

@@ -75,10 +75,10 @@ LANES: Final = {
     "select": "$C @@($M mask, $C a, $C b) {\n    return ($C)((($M)a & mask) | (($M)b & ~mask));\n}",
     "min": "$C @@($C a, $C b) {\n    return @select_$T(($M)(a < b), a, b);\n}",
     "max": "$C @@($C a, $C b) {\n    return @select_$T(($M)(a > b), a, b);\n}",
-    "min_float": "$C @@($C a, $C b) {\n    $C least = @select_$T(($M)(a < b), a, b);\n"
-    "    return @select_$T(($M)(a != a), a, least);\n}",
-    "max_float": "$C @@($C a, $C b) {\n    $C most = @select_$T(($M)(a > b), a, b);\n"
-    "    return @select_$T(($M)(a != a), a, most);\n}",
+    "min_float": "$C @@($C a, $C b) {\n    $C low = @select_$T(($M)(a < b), a, b);\n"
+    "    return @select_$T(($M)(a != a), a, low);\n}",
+    "max_float": "$C @@($C a, $C b) {\n    $C high = @select_$T(($M)(a > b), a, b);\n"
+    "    return @select_$T(($M)(a != a), a, high);\n}",
     # a*b + c, in one instruction where clang has one; for gcc see ``fused``.
     "fma": """$C @@($C a, $C b, $C c) {
 #if defined(__clang__)
