@@ -29,7 +29,7 @@ from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["DirectWindow"]
 
-LINES: Final = 108  # instructions of pixels that are written out in a loop over rows
+LINES: Final = 150  # instructions of pixels that are written out in a loop over rows
 WRITTEN: Final = 32  # words of a row that are copied between two branches; more are a loop
 GAIN: Final = 0.9  # how far below those of pairs its instructions are: another structure is more code
 # instructions, as counted in Thumb code: to copy a word, around a row of them written out and in a loop, around all
@@ -180,6 +180,8 @@ def _copied(s: Schedule, lines: LineBuffer, run: bool) -> None:
     if last > 1:
         s.flatten(name)
         copy = s.fuse(lines.copies[-2], copy, f"{name}_p") if run else copy
+        if not run and trip(s.loops, copy) * trip(s.loops, lines.copies[-2]) <= WRITTEN * BYTES:
+            s.unroll(lines.copies[-2])
     _in_words(s, copy, WRITTEN)
     for k, fill in enumerate(lines.fills):
         of_rows = len(fill) > last
