@@ -23,7 +23,7 @@ __all__ = ["gpu_peak"]
 SUMS: Final = 16  # of an item, which wait for none of the others
 STEPS: Final = 1024
 FEWEST: Final = 1 << 12  # work items of the first try
-MAX: Final = 1 << 20
+MAX_ITEMS: Final = 1 << 20
 READ_BYTES: Final = 64 << 20  # more than most caches hold
 READERS: Final = 1 << 18
 TIMEOUT_S: Final = 60
@@ -48,7 +48,7 @@ def gpu_peak(interface: str) -> Peak | None:
 
 def _products() -> Loops:
     """SUMS sums of each item, STEPS products to each."""
-    n, i, k, j = Var("n", 0, MAX), Var("i", 0, MAX - 1), Var("k", 0, STEPS - 1), Var("j", 0, SUMS - 1)
+    n, i, k, j = Var("n", 0, MAX_ITEMS), Var("i", 0, MAX_ITEMS - 1), Var("k", 0, STEPS - 1), Var("j", 0, SUMS - 1)
     sums = Buffer("sums", _F32, (SUMS,), "register")
     start = For(j, 0, SUMS, Block((Store("sums", (j.expr,), Load("in", (0,), _F32)),)), "unroll")
     grown = Op("add", (Op("mul", (_sum(j.expr), Imm(0.999, _F32)), _F32), Imm(0.001, _F32)), _F32)
@@ -67,7 +67,7 @@ def _sum(at: Dim) -> Load | Op:
 
 def _reading() -> Loops:
     """Each item reads its part of the memory, neighbours next to each other."""
-    n, i, k = Var("n", 0, MAX), Var("i", 0, MAX - 1), Var("k", 0, READ_BYTES // 4 // READERS - 1)
+    n, i, k = Var("n", 0, MAX_ITEMS), Var("i", 0, MAX_ITEMS - 1), Var("k", 0, READ_BYTES // 4 // READERS - 1)
     total = Buffer("total", _F32, (), "register")
     each = Op("add", (Load("total", (), _F32), Load("in", (k.expr * READERS + i.expr,), _F32)), _F32)
     more = For(k, 0, READ_BYTES // 4 // READERS, Block((Store("total", (), each),)))
@@ -92,7 +92,7 @@ def _program(interface: str) -> Path:
     ]
     defines = (
         f"PEAK_OPEN=sdk_gpu_open_{interface}", f"PEAK_MACS={SUMS * STEPS}", f"PEAK_BYTES={READ_BYTES}u",
-        f"PEAK_READERS={READERS}u", f"PEAK_FEWEST={FEWEST}u", f"PEAK_MAX={MAX}u",
+        f"PEAK_READERS={READERS}u", f"PEAK_FEWEST={FEWEST}u", f"PEAK_MAX={MAX_ITEMS}u",
     )  # fmt: skip
     folders = (root / "include", root / "src")
     jobs = [CompileJob(text, target, include_dirs=folders, defines=defines) for text in texts]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from sdk.compiler.ir.types import I16
-from sdk.compiler.machines.common import COLUMN_BYTES, COLUMN_HALVES, COLUMNS, FPUS, MIN, SINGLE_FLOATS
+from sdk.compiler.machines.common import COLUMN_BYTES, COLUMN_HALVES, COLUMNS, FPUS, MIN_MACS, SINGLE_FLOATS
 from sdk.compiler.machines.machine import NO_FLOATS, Assembly, Dot, Machine
 from sdk.compiler.machines.nest import Choice
 from sdk.compiler.schedules.rules.integer import WordTiles
@@ -21,7 +21,7 @@ from sdk.compiler.schedules.rules.pool import Pool
 
 __all__ = ["MACHINES"]
 
-# in place of MIN where layers share kernels and hot loops are short: small products take the code of larger ones
+# in place of MIN_MACS where layers share kernels and hot loops are short: small products take the code of larger ones
 SMALL: Final = 1024
 SMALLER: Final = 64  # of windows, and sums along rows: the plain nest takes four to eight times as long there
 # set by visual wake words: rows of its largest depthwise layers, of 48 pixels, have 50 elements. At one pitch, and with
@@ -59,9 +59,9 @@ DSP: Final = Machine(
         PAIR_WINDOW,
         replace(COLUMN_BYTES, minimum=SMALLER),
         WordWindow(SMALL),
-        RowTaps("halves", MIN, REGION, TILES),
-        HalfTiles(MIN, part=32),
-        PairWindow("halves", MIN, REGION, PITCH, PAIR_TILES),
+        RowTaps("halves", MIN_MACS, REGION, TILES),
+        HalfTiles(MIN_MACS, part=32),
+        PairWindow("halves", MIN_MACS, REGION, PITCH, PAIR_TILES),
         COLUMN_HALVES,
         RegisterTiles(SMALL, steps=2, alone=8, part=32),  # sums of fewer products than a word holds
         POOL,
@@ -85,7 +85,7 @@ MACHINES: Final = (
         tile_rows=3,
         tile_cols=2,
         rules=(
-            RegisterTiles(MIN, steps=2, alone=8, part=32),
+            RegisterTiles(MIN_MACS, steps=2, alone=8, part=32),
             *COLUMNS,
             *SINGLE_FLOATS,
         ),
@@ -101,7 +101,7 @@ MACHINES: Final = (
         rules=(
             # writing a window down as words pays where channels share it, and takes four bytes an element in scratch:
             # to 640 elements, what the first layer of the anomaly detector reads
-            RegisterTiles(MIN, steps=8, alone=8, part=32, pairs=WordPairs(widest=640, sharing=8)),
+            RegisterTiles(MIN_MACS, steps=8, alone=8, part=32, pairs=WordPairs(widest=640, sharing=8)),
             *(replace(rule, minimum=SMALL) for rule in COLUMNS),
         ),
     ),

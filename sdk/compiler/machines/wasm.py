@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.ir.types import I8
-from sdk.compiler.machines.common import LANES, MIN, PANELS
+from sdk.compiler.machines.common import LANES, MIN_MACS, PANELS
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine
 from sdk.compiler.schedules.rules.attention import AttentionLanes
 from sdk.compiler.schedules.rules.groups import GroupPanels, GroupRows
@@ -33,10 +33,10 @@ MACHINES: Final = (
             GroupPanels(lanes=4, factors="halves", sums=4, tokens=(2, 1)),
             GroupRows(),
             AttentionLanes(),
-            LaneTiles(MIN),
+            LaneTiles(MIN_MACS),
             # products of eight bytes are halves of words in one vector, their sums two
-            LaneWindow(MIN, vectors=2),
-            PlainWindow("bytes", MIN),
+            LaneWindow(MIN_MACS, vectors=2),
+            PlainWindow("bytes", MIN_MACS),
             PANELS,
             *LANES,
         ),

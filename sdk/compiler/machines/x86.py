@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.ir.types import I8, U8
-from sdk.compiler.machines.common import COLUMNS, FPUS, LANES, MIN, PANELS, PLAIN, TILES
+from sdk.compiler.machines.common import COLUMNS, FPUS, LANES, MIN_MACS, PANELS, PLAIN, TILES
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine, Rule
 from sdk.compiler.schedules.rules.attention import AttentionLanes
 from sdk.compiler.schedules.rules.groups import GroupPanels, GroupRows
@@ -29,9 +29,9 @@ GROUPS_AVX2: Final = GroupPanels(lanes=8, factors="pairs", sums=4, tokens=(4, 2,
 AVX_RULES: Final[tuple[Rule, ...]] = (
     GroupRows(),
     AttentionLanes(),
-    LaneTiles(MIN),
-    LaneWindow(MIN),
-    PlainWindow("bytes", MIN),
+    LaneTiles(MIN_MACS),
+    LaneWindow(MIN_MACS),
+    PlainWindow("bytes", MIN_MACS),
     PANELS,
     TILES,
     *LANES,

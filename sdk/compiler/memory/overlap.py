@@ -25,7 +25,7 @@ __all__ = ["min_lag"]
 
 Ints = NDArray[np.int64]
 Ranges = dict[Var, tuple[int, int]]
-MAX: Final = 1 << 20  # accesses that are looked at
+MAX_ACCESSES: Final = 1 << 20  # accesses that are looked at
 REMEMBERED: Final = 1 << 10
 _NEVER: Final = np.iinfo(np.int64).max
 
@@ -66,7 +66,7 @@ def _min_lag(same: Same, out: str, source: str) -> int | None:
         return None
     base = {v: int(n) for v, n in rows.items() if isinstance(n, int)}
     iterations = math.prod(last - first + 1 for first, last in ranges.values())
-    if iterations > MAX:
+    if iterations > MAX_ACCESSES:
         return None
     read, written = np.full(iterations, _NEVER, dtype=np.int64), np.full(iterations, -1, dtype=np.int64)
     for x in found:
@@ -105,7 +105,7 @@ def _touched(
         return None
     axes = {v: r for v, r in ranges.items() if v in used or v in around}
     spans = [last - first + 1 for first, last in axes.values()]
-    if math.prod(spans) > MAX:
+    if math.prod(spans) > MAX_ACCESSES:
         return None
     grid = np.indices((1, *spans)).reshape(len(spans) + 1, -1)[1:]
     env: dict[Var, Ints] = {v: np.asarray(n) for v, n in base.items()}

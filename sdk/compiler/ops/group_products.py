@@ -29,7 +29,7 @@ from sdk.compiler.sym import Dim, Var, ceildiv
 from sdk.errors import BuildError
 
 __all__ = [
-    "MIN", "Held", "Place", "blocks_of", "lookup_loops", "named_fields", "number_at", "number_of", "products_loops",
+    "Held", "Place", "blocks_of", "lookup_loops", "named_fields", "number_at", "number_of", "products_loops",
     "reader_of", "rows_loops", "scaled_sums",
 ]  # fmt: skip
 
@@ -37,7 +37,7 @@ Array = NDArray[Any]
 Types = Sequence[TensorType]
 Place = Callable[[int, Dim], Load]  # byte ``first`` of a block, and so many behind it
 _MAX_GROUP: Final = 1 << 16
-MIN: Final = 2.0**-100  # of the largest activation of a group: what is below counts as zeros
+_MIN_ACTIVATION: Final = 2.0**-100  # of the largest activation of a group: what is below counts as zeros
 _MIN_BITS: Final = (127 - 100) << 23
 _INFINITE: Final = 0x7F800000  # the bits of infinity; those of NaN are above
 _MAGNITUDE: Final = 0x7FFFFFFF  # all bits but the sign
@@ -68,7 +68,7 @@ def _quantize_ref(x: Array, *, run: int, zero: int, group: int = GROUP, half: bo
     with np.errstate(all="ignore"):
         maximum = np.abs(groups).max(axis=2, initial=np.float32(0))
         good = np.isfinite(groups).all(axis=2)
-        used = good & (maximum >= np.float32(MIN))
+        used = good & (maximum >= np.float32(_MIN_ACTIVATION))
         inverse = np.where(used, np.float32(127) / maximum, np.float32(0)).astype(np.float32)
         scale = np.where(used, maximum / np.float32(127), np.float32(0)).astype(np.float32)
         scale = np.where(good, scale, np.float32(np.nan))

@@ -12,9 +12,9 @@ from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, replace_lo
 from sdk.compiler.schedules.tensorize import factors_of
 from sdk.compiler.sym import free_vars, max_value
 
-__all__ = ["MAX", "partial"]
+__all__ = ["MAX_PRODUCTS", "partial"]
 
-MAX: Final = I32.limits[1] // ((1 << 15) * (1 << 7))  # products of 16 by 8 bits that one sum of 32 bits holds
+MAX_PRODUCTS: Final = I32.limits[1] // ((1 << 15) * (1 << 7))  # products of 16 by 8 bits that one sum of 32 bits holds
 
 
 def partial(loops: Loops, name: Loop) -> Loops:

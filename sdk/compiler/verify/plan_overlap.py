@@ -19,7 +19,7 @@ __all__ = ["reads_come_first"]
 Ints = NDArray[np.int64]
 Env = dict[Var, Ints]
 Path = tuple[int | For, ...]  # places in blocks, and the loops between, from the outermost
-MAX: Final = 1 << 21  # elements that one access touches
+MAX_ELEMENTS: Final = 1 << 21  # elements that one access touches
 DIGITS: Final = 1 << 40  # above which ranks are counted anew
 
 
@@ -105,7 +105,7 @@ def _elements(node: Load | Store, buffer: Buffer, path: Path, given: Mapping[Var
         flat = flat * extent + at
     lanes = node.dtype.lanes if isinstance(node, Load) else node.value.dtype.lanes
     kept = np.flatnonzero(inside)
-    if kept.size * lanes > MAX:
+    if kept.size * lanes > MAX_ELEMENTS:
         return None
     time: list[Ints] = []
     for step in path:
@@ -127,7 +127,7 @@ def _iterations(loops: Sequence[For], given: Mapping[Var, Ints]) -> Env | None:
         lo, hi = (_spread(d, env, count) for d in (loop.lo, loop.hi))
         times = np.maximum(hi - lo, 0)
         total = int(times.sum())
-        if total > MAX:
+        if total > MAX_ELEMENTS:
             return None
         who = np.repeat(np.arange(count), times)
         begin = np.cumsum(times) - times

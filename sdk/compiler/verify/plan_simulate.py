@@ -21,7 +21,7 @@ Span = tuple[str, int, int]  # region, first byte, end
 # of a function, whether its parameter may have the bytes of another in a call for these rows (None: for all); or lie
 # so many bytes behind it
 Proved = dict[tuple[str, int, int, Rows | None, int | None], bool]
-MAX = 20
+MAX_FAULTS = 20
 
 
 def simulate(module: Module, plan: Plan, env: Mapping[Var, int], proved: Proved, rows: bool) -> list[Diagnostic]:
@@ -95,7 +95,7 @@ class _Machine:
     def body(self, body: tuple[PlanStmt, ...]) -> None:
         handed = False  # results are handed out in one step
         for stmt in body:
-            if len(self.found) >= MAX:
+            if len(self.found) >= MAX_FAULTS:
                 return
             match stmt:
                 case PlanCall():
@@ -144,7 +144,7 @@ class _Machine:
 
     def report(self, message: str) -> None:
         at = "".join(f" at {v.name} = {n}" for v, n in self.env.items())
-        if len(self.found) < MAX:
+        if len(self.found) < MAX_FAULTS:
             self.found.append(Diagnostic("planned", f"plan @{self.plan.name}, {self.where}{at}", message))
 
     def bound(self, held: InUse) -> None:

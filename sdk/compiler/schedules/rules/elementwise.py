@@ -12,9 +12,9 @@ from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_in
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["MIN", "Elementwise", "innermost", "to_lanes", "vector_lanes"]
+__all__ = ["MIN_ITERATIONS", "Elementwise", "innermost", "to_lanes", "vector_lanes"]
 
-MIN: Final = 4  # iterations below which a loop is left as it is
+MIN_ITERATIONS: Final = 4  # iterations below which a loop is left as it is
 
 
 def vector_lanes(node: object, machine: Machine) -> int:
@@ -69,6 +69,6 @@ class Elementwise:
         loops = nest.loops
         inside = loops_in(loops.body)
         lanes = vector_lanes(loops.body, machine)
-        if not inside or lanes == 1 or find(loops, inside[-1]).var.hi + 1 < MIN:
+        if not inside or lanes == 1 or find(loops, inside[-1]).var.hi + 1 < MIN_ITERATIONS:
             raise ScheduleError("no loop that is worth a vector, or no vectors")
         return to_lanes(Schedule(loops), inside[-1], lanes).done()

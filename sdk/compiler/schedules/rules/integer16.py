@@ -10,7 +10,7 @@ from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, loop_of, loops_of
-from sdk.compiler.schedules.partial import MAX
+from sdk.compiler.schedules.partial import MAX_PRODUCTS
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, trip, write_out
 from sdk.compiler.schedules.trace import Schedule
@@ -74,7 +74,7 @@ def in_parts(s: Schedule, k: Loop, minimum: int, step: int = 1) -> list[Loop]:
     """Sums of 64 bits are added up in parts that are sure to fit 32 bits, of a multiple of ``step`` products, unless
     the parts would have less than ``minimum``; the loops that the reduction becomes, inner last."""
     depth = trip(s.loops, k)
-    size = max((n for n in range(step, MAX + 1, step) if depth % n == 0), default=0)
+    size = max((n for n in range(step, MAX_PRODUCTS + 1, step) if depth % n == 0), default=0)
     if not _wide(s.loops) or size < min(depth, minimum):
         return [k]
     if size == depth:

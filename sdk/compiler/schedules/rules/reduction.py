@@ -12,7 +12,7 @@ from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_in
-from sdk.compiler.schedules.rules.elementwise import MIN, innermost, to_lanes, vector_lanes
+from sdk.compiler.schedules.rules.elementwise import MIN_ITERATIONS, innermost, to_lanes, vector_lanes
 from sdk.compiler.schedules.rules.nest import trip
 from sdk.compiler.schedules.trace import Schedule
 
@@ -46,7 +46,7 @@ def _rows(loops: Loops, machine: Machine) -> Loops:
     for name in innermost(loops):
         loop = find(loops, name)
         lanes = vector_lanes(loop.body, machine)
-        if lanes == 1 or loop.var.hi + 1 < MIN or loop.kind not in ("serial", "parallel"):
+        if lanes == 1 or loop.var.hi + 1 < MIN_ITERATIONS or loop.kind not in ("serial", "parallel"):
             continue
         if not s.attempt(to_lanes, name, lanes):
             s.attempt(_accumulate, name, lanes)
@@ -98,7 +98,7 @@ def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
     """
     loop = find(s.loops, column)
     lanes = vector_lanes(loop, machine)
-    if lanes == 1 or loop.var.hi + 1 < (2 if machine.part_vectors else MIN) or loop.lo != 0:
+    if lanes == 1 or loop.var.hi + 1 < (2 if machine.part_vectors else MIN_ITERATIONS) or loop.lo != 0:
         raise ScheduleError("no columns, or no vectors")
     accs = [n.buffer for n in loop.body.body if isinstance(n, Alloc)]
     inside = list(dict.fromkeys(loops_in(loop.body)))

@@ -8,7 +8,7 @@ from sdk.compiler.ir.loops import For, Load, Loops, Store
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_of
-from sdk.compiler.schedules.rules.elementwise import MIN
+from sdk.compiler.schedules.rules.elementwise import MIN_ITERATIONS
 from sdk.compiler.schedules.rules.reduction import chain
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Dim, free_vars, linear
@@ -48,7 +48,7 @@ def _transposed(loops: Loops, machine: Machine) -> Loops:
     size = lanes
     while size > min(find(loops, row).var.hi, find(loops, column).var.hi) + 1:
         size //= 2
-    if size < MIN:
+    if size < MIN_ITERATIONS:
         raise ScheduleError("no tile fits")
     s = Schedule(loops)
     for inner in loops_around[loops_around.index(row) + 1 : -1]:

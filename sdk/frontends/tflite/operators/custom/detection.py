@@ -21,7 +21,7 @@ from sdk.frontends.tflite.reader import Operator
 __all__ = ["CODE", "TABLE", "Settings"]
 
 CODE: Final = "TFLite_Detection_PostProcess"
-MAX: Final = 1 << 20
+MAX_BOXES: Final = 1 << 20
 PER_CLASS: Final = 100  # detections of a class where the file does not say
 _LOWEST: Final = float(np.finfo(np.float32).min)
 
@@ -55,11 +55,11 @@ class Settings:
         if not 0 < overlap <= 1 or math.isnan(minimum):
             raise BuildError(f"boxes of scores from {minimum} that overlap by more than {overlap}: a share is 0 to 1")
         found = Settings(
-            flags.integer("max_detections", 1, MAX), flags.integer("max_classes_per_detection", 1, MAX),
-            flags.integer("num_classes", 1, MAX), flags.integer("detections_per_class", 1, MAX, PER_CLASS),
+            flags.integer("max_detections", 1, MAX_BOXES), flags.integer("max_classes_per_detection", 1, MAX_BOXES),
+            flags.integer("num_classes", 1, MAX_BOXES), flags.integer("detections_per_class", 1, MAX_BOXES, PER_CLASS),
             bool(flags.number("use_regular_nms", 0)), minimum, overlap, (y, x, h, w),
         )  # fmt: skip
-        if found.maximum * found.labels > MAX:
+        if found.maximum * found.labels > MAX_BOXES:
             raise BuildError(f"{found.maximum} detections of {found.labels} classes each are too many")
         return found
 
