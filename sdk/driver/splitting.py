@@ -31,13 +31,13 @@ def shares(ops: Sequence[OpTimes], turn: float) -> frozenset[int]:
     after: tuple[float, frozenset[int]] = (inf, frozenset())
     for op in ops:
         own = frozenset({op.index})
-        here = min((first, device, (after[0] + turn, after[1])), key=lambda way: way[0])
-        there = min((device, after), key=lambda way: way[0])
+        here = min((first, device, (after[0] + turn, after[1])), key=lambda found: found[0])
+        there = min((device, after), key=lambda found: found[0])
         first, device, after = (
             (first[0] + op.processor, first[1] | own),
             (here[0] + op.device, here[1]),
             (there[0] + op.processor, there[1] | own),
         )
-    best = min((first, device, after), key=lambda way: way[0])
+    best = min((first, device, after), key=lambda found: found[0])
     return best[1] if best[0] < inf else frozenset()
 

@@ -81,7 +81,7 @@ def a_step(rng: random.Random, loops: Loops, k: int) -> tuple[Any, ...]:
         ("cache_read", one, rng.choice(params), some, rng.choice((1, 4))), ("use_dot", one), ("use_dot", one, two),
         ("use_dot_first", one, 4), ("use_dot_first", one, 16), ("fission", one, "local"),
         ("cache_read", one, rng.choice(params), some, 1, "register"),
-        ("round_up", one, rng.choice((2, 3, 4))), ("block", one, rng.randint(1, 4)), ("cyclic", one, rng.randint(1, 4)),
+        ("pad_loop", one, rng.choice((2, 3, 4))), ("block", one, rng.randint(1, 4)), ("cyclic", one, rng.randint(1, 4)),
         ("tile_tails", one, [4, 2, 1]), ("tile_tails", one, [3, 2, 1]), ("overlap", one, rng.choice((2, 3, 4))),
         ("line_buffer", one, rng.choice(params)), ("use_fma", one),
         ("fission", one), ("strip", one, rng.choice((2, 4))), ("simplify_conditions",), ("inline",),

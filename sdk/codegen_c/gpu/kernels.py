@@ -157,17 +157,17 @@ def kernels(
         try:
             facts = (aligned or {}).get(name, frozenset()), (regions or {}).get(name, {}), (live or {}).get(name, ())
             made_for = _Made(prefix, gpu, *facts)
-            made = [_forms(part, made_for, len(loops.params)) for part in parts_of(loops)]
+            made = [_variants(part, made_for, len(loops.params)) for part in parts_of(loops)]
         except BuildError as error:
             missing[name] = error.message if error.why is None else f"{error.message}: {error.why}"
             continue
         own = []
-        for k, forms in enumerate(made):
+        for k, variants in enumerate(made):
             launch: Launch | None = None
-            for code in reversed(forms):  # the plain nest first, which the others then name
+            for code in reversed(variants):  # the plain nest first, which the others then name
                 if code.key not in known:
                     known[code.key] = len(codes)
-                    plain = "_plain" if len(forms) > 1 and launch is None else ""
+                    plain = "_plain" if len(variants) > 1 and launch is None else ""
                     codes.append(_named(code, identifier(f"{prefix}_{name}{f'_{k}' if k else ''}{plain}")))
                 grid = code.grid
                 launch = Launch(known[code.key], grid.groups, grid.operands, grid.scratch, launch)
@@ -193,12 +193,12 @@ class _Made:
     live: tuple[Var, ...]
 
 
-def _forms(part: Loops, made: _Made, given: int) -> list[Code]:
-    """A kernel as the first of its schedules has it that the language has a form of, then the plain nest, which asks
+def _variants(part: Loops, made: _Made, given: int) -> list[Code]:
+    """A kernel as the first of its schedules has it that the language can express, then the plain nest, which asks
     nothing of addresses or vectors, where that is another. ``given``: parameters of the function.
 
     Raises:
-        BuildError: there is no form, for the reason that there is no plain one.
+        BuildError: the plain nest cannot be expressed.
     """
     found: list[Code] = []
     for machine in gpu_for(made.gpu).variants:

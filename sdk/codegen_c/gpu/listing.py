@@ -26,8 +26,8 @@ def listing(module: Module, gpu: str) -> str:
         users = [
             f"{name.strip()} in {' x '.join(map(str, one.groups))} groups"
             for name, own in made.of.items()
-            for form in own
-            for one in (form, form.instead)
+            for variant in own
+            for one in (variant, variant.instead)
             if one is not None and one.kernel == number
         ]
         language = "WGSL" if gpu_for(gpu).interface == "webgpu" else "OpenCL C"

@@ -40,7 +40,7 @@ from sdk.compiler.sym import (
     substitute,
 )
 
-__all__ = ["block", "cyclic", "overlap", "round_up", "tile_tails"]
+__all__ = ["block", "cyclic", "overlap", "pad_loop", "tile_tails"]
 
 
 def block(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
@@ -183,7 +183,7 @@ def _minimum(loops: Loops, loop: For, extent: Dim) -> Dim:
     return extent
 
 
-def round_up(loops: Loops, name: Loop, multiple: int) -> Loops:
+def pad_loop(loops: Loops, name: Loop, multiple: int) -> Loops:
     """Lets a loop run on to a multiple; what the steps added would read is 0, what they would write is not.
 
     rewrite: ``for i in 0..n { t = f(w[i]); o[i] = g(t, r[i]) }`` -->
@@ -195,7 +195,7 @@ def round_up(loops: Loops, name: Loop, multiple: int) -> Loops:
 
     def one(loop: For) -> tuple[Stmt, ...]:
         if loop.lo != 0 or loop.until is not None or loop.axis or multiple < 1:
-            raise ScheduleError(f"round_up({name}, {multiple}): the loop must run from 0 to its end")
+            raise ScheduleError(f"pad_loop({name}, {multiple}): the loop must run from 0 to its end")
         whole = ceildiv(loop.hi, multiple) * multiple
         if prove_eq(whole, loop.hi) is True:
             return (loop,)
@@ -235,7 +235,7 @@ class _Guard:
             case Let() if not any(isinstance(n, Load) for n in walk(stmt.value)):
                 return stmt
             case _:
-                raise ScheduleError(f"round_up({self.var.name}): it holds a {type(stmt).__name__}")
+                raise ScheduleError(f"pad_loop({self.var.name}): it holds a {type(stmt).__name__}")
 
     def value(self, node: ValueExpr) -> ValueExpr:
         if not isinstance(node, Load) or not any(self.var in free_vars(d) for d in dims_used(node)):

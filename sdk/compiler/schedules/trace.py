@@ -69,7 +69,7 @@ class Schedule:
     tile_tails = _step(blocks.tile_tails)
     cyclic = _step(blocks.cyclic)
     overlap = _step(blocks.overlap)
-    round_up = _step(blocks.round_up)
+    pad_loop = _step(blocks.pad_loop)
     cache_read = _step(cache_read.cache_read)
     partition = _step(conditions.partition)
     simplify_conditions = _step(conditions.simplify_conditions)

@@ -131,8 +131,8 @@ def _innermost(loop: For) -> Stmt | None:
     return stmts[0] if len(stmts) == 1 else None
 
 
-def _halves(way: str, a: ValueExpr, b: ValueExpr) -> ValueExpr:
+def _halves(name: str, a: ValueExpr, b: ValueExpr) -> ValueExpr:
     """``zip_lo`` or ``zip_hi`` of halves of vectors."""
     wide: DType = I64.with_lanes(2)
-    zipped = op(way, Op("bits", (a,), wide), Op("bits", (b,), wide))
+    zipped = op(name, Op("bits", (a,), wide), Op("bits", (b,), wide))
     return Op("bits", (zipped,), a.dtype)

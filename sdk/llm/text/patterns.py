@@ -327,7 +327,7 @@ class _Emitter:
     def number(self, chars: _Chars) -> int:
         return self.sets.add(chars.members, self.where, chars.key)
 
-    def aim(self, at: int) -> None:
+    def patch(self, at: int) -> None:
         """Lets the jump at ``at`` lead to what comes next."""
         self.code[at] |= self.here() << 8
 
@@ -355,7 +355,7 @@ class _Emitter:
                     tries.append(self.word(TRY))
                     self.emit(part)
                 for at in tries:
-                    self.aim(at)
+                    self.patch(at)
 
     def alternatives(self, parts: tuple[_Node, ...]) -> None:
         ends = []
@@ -363,7 +363,7 @@ class _Emitter:
             other = self.word(TRY)
             self.emit(part)
             ends.append(self.word(JUMP))
-            self.aim(other)
+            self.patch(other)
         self.emit(parts[-1])
         for at in ends:
-            self.aim(at)
+            self.patch(at)

@@ -15,9 +15,9 @@ from sdk.compiler.ir.loops import Block, For, Loops, Store
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.gpu.axes import Axis
 from sdk.compiler.schedules.gpu.cooperative import Team, cooperative
-from sdk.compiler.schedules.gpu.jam import Instance, jam
 from sdk.compiler.schedules.gpu.lift import lifted
 from sdk.compiler.schedules.gpu.tiles import Item
+from sdk.compiler.schedules.gpu.unroll_and_jam import Instance, unroll_and_jam
 from sdk.compiler.schedules.group_words import in_words
 from sdk.compiler.schedules.locate import ScheduleError
 
@@ -54,7 +54,7 @@ def packed_tile(
         checks = tuple(c for axis, here, k in zip(axes, at, place, strict=True) if k for c in axis.checks(here))
         instances.append(Instance(env, f"_{number}" if number else "", checks))
     outs = frozenset(p.buffer.name for p in loops.params if p.mode != "read")
-    work = lifted(loops, jam(inner, instances, outs), aligned)
+    work = lifted(loops, unroll_and_jam(inner, instances, outs), aligned)
     return Item((*(axis.loop for axis in axes), lane), work)
 
 

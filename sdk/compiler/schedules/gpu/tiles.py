@@ -11,8 +11,8 @@ from sdk.compiler.ir.intrinsics import idx, op
 from sdk.compiler.ir.loops import Alloc, Block, For, Load, Loops, ValueExpr
 from sdk.compiler.ir.walk import buffers_used, substitute_dims, walk
 from sdk.compiler.schedules.gpu.axes import divides, places, places_of
-from sdk.compiler.schedules.gpu.jam import Instance, jam, unrolled
 from sdk.compiler.schedules.gpu.lift import QUAD, lifted
+from sdk.compiler.schedules.gpu.unroll_and_jam import Instance, unroll_and_jam, unrolled
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.tensorize import Lanes
 from sdk.compiler.sym import (
@@ -89,7 +89,7 @@ def tiled(loops: Loops, chain: Sequence[For], inner: Block, tile: Tile, aligned:
         for k, (row, col) in enumerate((r, c) for r in rows.instances() for c in cols.instances())
     ]
     body = unrolled(body, tile.steps)
-    work = lifted(loops, jam(body, instances, outs), aligned)
+    work = lifted(loops, unroll_and_jam(body, instances, outs), aligned)
     return Item((*shape.outer, *rows.loops, cols.loop), work)
 
 

@@ -86,7 +86,7 @@ def _scheduled(rule: FloatPanels, nest: Nest, unit: FloatUnit, separate: bool, f
     if not fissioned:
         for row in reversed(rows):
             s.reorder(row, column)
-        panel = s.round_up(column, width).split(column, width)
+        panel = s.pad_loop(column, width).split(column, width)
         vectors = _vectors(s, unit, right, part.acc, panel, rows, reduce)
         if tile.axis == "columns":
             s.bind_rows(panel.outer)
@@ -94,7 +94,7 @@ def _scheduled(rule: FloatPanels, nest: Nest, unit: FloatUnit, separate: bool, f
         sums = tiles.in_tail(reduce)
         if fissioned:
             (whole,) = tiles.in_tail([column])
-            panel = s.round_up(whole, width).split(whole, width)
+            panel = s.pad_loop(whole, width).split(whole, width)
             s.fission(tiles.inner)
             s.reorder(tiles.inner, panel.outer).reorder(tiles.inner, panel.inner)
             acc = tiles.buffers.get(part.acc, part.acc)

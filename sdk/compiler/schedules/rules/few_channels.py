@@ -70,7 +70,7 @@ class NarrowWindow:
         rows = s.block(row, _rows_at_once(self.region, loops, part, part.spatial[-3:-1], extent(part.spatial[-1:])))
         if has_condition(loops, part.a):
             copy_lines(s, s.line_buffer(rows.outer, part.a), extent(part.spatial[-1:]), self.lanes)
-        s.round_up(channel, self.lanes).vectorize(channel)
+        s.pad_loop(channel, self.lanes).vectorize(channel)
         return _pixels(s, part, pixel, self.at_once, self.taps)
 
 
@@ -111,7 +111,7 @@ class MultiplierWindow:
         if has_condition(loops, part.a):
             s.line_buffer(split.outer, part.a)
         lanes = split.inner
-        s.round_up(lanes, self.lanes)
+        s.pad_loop(lanes, self.lanes)
         if several > self.lanes:
             vectors = s.split(lanes, self.lanes)
             s.reorder(pixel, vectors.outer)
@@ -225,7 +225,7 @@ class ChannelProducts:
         for param, axis in _across(nest, column.var):
             s.pack(param, self.lanes if column.var.hi + 1 < self.lanes else 1, 1, axis)
         if column.var.hi + 1 < self.lanes:
-            s.round_up(name, self.lanes).vectorize(name)
+            s.pad_loop(name, self.lanes).vectorize(name)
             return s.done()
         tiles = s.overlap(name, self.lanes)
         s.vectorize(tiles.inner)

@@ -78,7 +78,7 @@ def _across(rule: AcrossTiles, loops: Loops, part: Contraction, machine: Machine
         assert quads.tail is not None
         rest = s.overlap(quads.tail, left).inner
         (after,) = s.fission(rest, "local")
-        s.round_up(after, 4).vectorize(after).unroll_and_jam(rest, quads.in_tail(sums))
+        s.pad_loop(after, 4).vectorize(after).unroll_and_jam(rest, quads.in_tail(sums))
         tile.append(rest)
     words = quads.everywhere(sums)
     if not alone:

@@ -110,7 +110,7 @@ def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
         blocks = s.overlap(column, _block(loop.hi, lanes, maximum, long))
     else:
         wide = min(maximum, -(-(loop.var.hi + 1) // lanes)) * lanes
-        blocks = s.round_up(column, wide).split(column, wide)
+        blocks = s.pad_loop(column, wide).split(column, wide)
     vectors = s.split(blocks.inner, lanes)
     s.unroll_and_jam(vectors.inner, inside).vectorize(vectors.inner)
     for buffer in accs:

@@ -211,8 +211,8 @@ def _sum_of(node: OpNode, op: str, x: Value, found: _Factors, bias: Value, **giv
     if max(kernel, default=1) == 1:
         window = node.call(op, x, rest, none, to="window", **given)
     else:  # the channels of each pixel first: one number a pixel is what windows share
-        still = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)}
-        pixels = node.call(op, x, rest, none, to="pixels", **{**given, **still})
+        plain = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)}
+        pixels = node.call(op, x, rest, none, to="pixels", **{**given, **plain})
         ones = node.const("ones", np.ones((1, *kernel, 1), np.int8))
         window = node.call(op, pixels, ones, none, to="window", **{**given, "x_offset": 0, "pad_value": 0})
     return node.call("add", node.call(op, x, weights, bias, to="part", **given), window, to="acc")

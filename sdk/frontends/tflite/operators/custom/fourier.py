@@ -56,11 +56,11 @@ class _Pair:
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """Numbers of ``kind`` with all but one of its bits after the point; of floats, plain ones. ``way`` is the sign of
+    """Numbers of ``kind`` with all but one of its bits after the point; of floats, plain ones. ``sign`` is the sign of
     angles: -1 to a spectrum, 1 from one."""
 
     kind: DType
-    way: int
+    sign: int
 
     @property
     def one(self) -> int:
@@ -87,7 +87,7 @@ class _Fixed:
             x.re.table(v if self.kind.is_float else np.floor(0.5 + self.one * v), self.kind, "turns").to(
                 _WIDE[self.kind]
             )
-            for v in (np.cos(self.way * angles), np.sin(self.way * angles))
+            for v in (np.cos(self.sign * angles), np.sin(self.sign * angles))
         )
         return self.wide(_Pair(self._rounded(x.re * re - x.im * im), self._rounded(x.re * im + x.im * re)))
 
@@ -124,7 +124,7 @@ def _joined(fixed: _Fixed, x: _Pair, n: int, p: int, m: int) -> _Pair:
         one, two, three = (turned.part(2, k, 1) for k in range(3))
         even, odd, low, cross = first + two, first - two, one + three, one - three
         turns = [_Pair(odd.re + cross.im, odd.im - cross.re), _Pair(odd.re - cross.im, odd.im + cross.re)]
-        after, before = turns[:: -fixed.way]
+        after, before = turns[:: -fixed.sign]
         rows = [even + low, after, even - low, before]
     return _Pair(*(_stack([t.to(fixed.kind) for t in side]) for side in ([r.re for r in rows], [r.im for r in rows])))
 

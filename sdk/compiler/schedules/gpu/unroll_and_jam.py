@@ -12,7 +12,7 @@ from sdk.compiler.ir.types import I32
 from sdk.compiler.ir.walk import instantiated, statements, substitute_dims, walk
 from sdk.compiler.sym import Dim, Var, floordiv, free_vars, prove_eq
 
-__all__ = ["Instance", "jam", "unrolled"]
+__all__ = ["Instance", "unroll_and_jam", "unrolled"]
 
 MAX_UNROLLED: Final = 9  # iterations of a loop that are written one after another
 
@@ -48,7 +48,7 @@ class Instance:
         return tuple(out)
 
 
-def jam(block: Block, instances: Sequence[Instance], outs: frozenset[str]) -> Block:
+def unroll_and_jam(block: Block, instances: Sequence[Instance], outs: frozenset[str]) -> Block:
     """The statements of a block for all instances, in which loops are gone through once for all of them.
 
     before: ``alloc t; t = 0; for k { t = t + a[i, k] }; o[i] = t`` for i and i + 1
