@@ -60,7 +60,7 @@ NOT_GENERATED = {
 KNOWN = {
     "int8": "6e74a3cd092d", "int16": "fabd61a28af6", "uint8": "fa1b80c35e29",
     "float": "7943bcd3c8e5",
-    "onnx-float": "dc7841a4e6fc", "onnx-qdq": "a310dbf5800a", "onnx-integer": "c62e101a6f02",
+    "onnx-float": "dc7841a4e6fc", "onnx-qdq": "a4bb7ef73695", "onnx-integer": "2bce8b5b4aaa",
 }  # fmt: skip
 
 
