@@ -12,7 +12,8 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,9 @@ from sdk.files import open_regular
 CACHE_VARIABLE = "CROSSLEVEL_CACHE"
 SUM = ".sum"  # the digest of the rest of an entry
 _LIMIT_BYTES = 1 << 30
+_LARGE_BYTES = 1 << 26  # of an entry: room is made at once, and not only once a day
 _PRUNE_EVERY_S = 24 * 3600
+_IN_USE_S = 3600  # since an entry was asked for: somebody may still read it
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _ROOT: Final = 0
@@ -116,7 +119,7 @@ class BuildCache:
             raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        self._prune_sometimes()
+        self._prune_after(folder)
         return folder
 
     @staticmethod
@@ -144,25 +147,42 @@ class BuildCache:
             hint=f"make room there, or name another folder: {CACHE_VARIABLE}=FOLDER sdk ...",
         )
 
-    def _prune_sometimes(self) -> None:
+    def _prune_after(self, made: Path) -> None:
         stamp = self.root / ".pruned"
-        if stamp.exists() and time.time() - stamp.stat().st_mtime < _PRUNE_EVERY_S:
+        recent = stamp.exists() and time.time() - stamp.stat().st_mtime < _PRUNE_EVERY_S
+        if recent and _bytes(made) < _LARGE_BYTES:
             return
         stamp.touch()
         self.prune(_LIMIT_BYTES)
 
     def prune(self, limit_bytes: int) -> None:
-        """Drop scratch folders of dead processes, and the longest unused entries above ``limit_bytes``."""
-        day_ago = time.time() - _PRUNE_EVERY_S
-        for scratch in self.root.glob(".new-*"):
-            if scratch.stat().st_mtime < day_ago:
+        """Drop scratch folders of dead processes, and the longest unused entries above ``limit_bytes``, but for those
+        of the last hour: one that was just made may be larger than the limit."""
+        now = time.time()
+        for scratch, used in _used(self.root.glob(".new-*")):
+            if used < now - _PRUNE_EVERY_S:
                 shutil.rmtree(scratch, ignore_errors=True)
-        entries = sorted(self.root.glob("??/*"), key=lambda path: path.stat().st_mtime, reverse=True)
         held = 0
-        for entry in entries:
-            held += sum(path.stat().st_size for path in entry.rglob("*"))
-            if held > limit_bytes:
+        for entry, used in sorted(_used(self.root.glob("??/*")), key=itemgetter(1), reverse=True):
+            held += _bytes(entry)
+            if held > limit_bytes and used < now - _IN_USE_S:
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+def _used(folders: Iterable[Path]) -> Iterator[tuple[Path, float]]:
+    """Folders and when they were last used; other processes prune too, so some may be gone."""
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError):
+            yield folder, folder.stat().st_mtime
+
+
+def _bytes(folder: Path) -> int:
+    total = 0
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.stat(os.path.join(at, name)).st_size
+    return total
 
 
 def _sum(folder: Path) -> str:

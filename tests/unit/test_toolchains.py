@@ -166,6 +166,24 @@ def test_cache_prunes_the_unused_first(tmp_path: Path) -> None:
     assert sorted(int(path.stat().st_mtime) for path in cache.root.glob("??/*")) == [2, 3]
 
 
+def test_an_entry_larger_than_the_cache_makes_room_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the weights of a language model are; what was used within the hour may be read by others, and stays too."""
+    monkeypatch.setattr("sdk.toolchains.cache._LIMIT_BYTES", 1500)
+    monkeypatch.setattr("sdk.toolchains.cache._LARGE_BYTES", 1000)
+    cache = BuildCache(tmp_path)
+
+    def made(name: str, size: int) -> Path:
+        return cache.entry(digest(name), lambda path: (path / "data").write_bytes(bytes(size)) and None)
+
+    first = made("first", 2000)  # the day's first entry prunes
+    assert (first / "data").is_file()
+    old, recent = made("old", 500), made("recent", 500)
+    os.utime(old, (0, 0))
+    assert old.is_dir()
+    assert (made("large", 2000) / "data").is_file()
+    assert [folder.is_dir() for folder in (first, old, recent)] == [True, False, True]
+
+
 def test_a_failed_build_leaves_nothing_behind(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path)
     with pytest.raises(BuildError):
