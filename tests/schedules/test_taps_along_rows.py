@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ def check(x_shape: tuple[int, ...], w_shape: tuple[int, ...], rule_name: str, **
     computes(done, {"x": x, "w": weights, "b": bias}, want)
 
 
+def unequal(pixels: int, stride: int, dilation: int) -> bool:
+    """Whether the phases of a dilation have different numbers of the pixels of a row."""
+    return pixels % (dilation // math.gcd(dilation, stride)) != 0
+
+
 @pytest.mark.parametrize("stride", [(1, 1), (2, 3)], ids=str)
 @pytest.mark.parametrize("depth", [1, 2, 3, 7])
 @pytest.mark.parametrize("width", [4, 7, 13, 61])
@@ -52,16 +58,40 @@ def test_windows_of_one_row(height: int, taps: int, depth: int, stride: int, dil
     reach = dilation * (taps - 1)
     window = {"stride": (1, stride), "dilation": (1, dilation), "pad": (0, reach // 2, 0, reach // 3), "pad_value": 5}
     for width in (61, 72):
-        check((1, height, width, depth), (8, 1, taps, depth), "row-taps", **window)
+        pixels = (width + reach // 2 + reach // 3 - reach - 1) // stride + 1
+        rule = "row-windows" if unequal(pixels, stride, dilation) else "row-taps"
+        check((1, height, width, depth), (8, 1, taps, depth), rule, **window)
 
 
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 2), (2, 3), (2, 4)])
 def test_dilated_windows_of_several_rows(stride: int, dilation: int) -> None:
     for depth, width in ((1, 19), (3, 30)):
         window = {"stride": (2, stride), "dilation": (2, dilation), "pad": (2, dilation, 1, 2), "pad_value": -7}
-        check((1, 9, width, depth), (5, 3, 3, depth), "row-taps", **window)
+        pixels = (width + dilation + 2 - 2 * dilation - 1) // stride + 1
+        rule = "row-windows" if unequal(pixels, stride, dilation) else "row-taps"
+        check((1, 9, width, depth), (5, 3, 3, depth), rule, **window)
 
 
-def test_windows_of_one_column() -> None:
-    """No two taps follow each other along a row."""
-    check((1, 20, 9, 1), (8, 3, 1, 1), "register-tiles", pad=(1, 0, 1, 0), pad_value=3)
+@pytest.mark.parametrize("width", [2, 5, 14, 150])
+@pytest.mark.parametrize(("taps", "depth"), [(3, 1), (9, 1), (5, 2), (3, 3), (7, 3), (3, 4), (5, 5)])
+@pytest.mark.parametrize(("stride", "dilation", "pad"), [(1, 1, 1), (2, 1, 0), (1, 2, 2), (3, 1, 1)])
+def test_windows_of_one_column(width: int, taps: int, depth: int, stride: int, dilation: int, pad: int) -> None:
+    """No two taps follow each other along a row: the windows of a row, or of a part of a long one, are gathered."""
+    window = {"stride": (stride, 1), "dilation": (dilation, 1), "pad": (pad, 0, pad + 1, 0), "pad_value": 3}
+    check((1, 21, width, depth), (8, taps, 1, depth), "row-windows", **window)
+
+
+@pytest.mark.parametrize("window", [(2, 2), (3, 2), (2, 3)])
+@pytest.mark.parametrize("width", [9, 40])
+def test_small_windows_that_share_nothing(window: tuple[int, int], width: int) -> None:
+    x, weights = (1, 12, width, 5), (24, *window, 5)
+    check(x, weights, "row-windows", stride=window)
+    check(x, weights, "row-windows", stride=(3, 1), pad=(1, 2, 0, 1), pad_value=-128)
+
+
+def test_rows_longer_than_the_region_are_read_where_they_lie() -> None:
+    check((1, 12, 2000, 3), (8, 3, 1, 3), "row-windows", pad=(1, 0, 1, 0))
+
+
+def test_long_sums_are_left() -> None:
+    check((1, 21, 9, 8), (8, 5, 1, 8), "word-tiles", pad=(1, 0, 1, 0))

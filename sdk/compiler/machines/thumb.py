@@ -18,6 +18,7 @@ from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles, WordPairs
 from sdk.compiler.schedules.rules.integer_window import WordWindow
 from sdk.compiler.schedules.rules.joined import JoinedTiles
 from sdk.compiler.schedules.rules.pool import Pool
+from sdk.compiler.schedules.rules.row_windows import RowWindows
 
 __all__ = ["MACHINES"]
 
@@ -29,6 +30,7 @@ SMALLER: Final = 64  # of windows, and sums along rows: the plain nest takes fou
 PITCH: Final = 52
 REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
 POINTS: Final = 7  # products of a pointwise sum; those of longer ones are better taken of bytes, two weights at once
+GATHERED: Final = 32  # products of a sum whose windows are gathered; set over rows of 5 and 14, 4 to 24 outputs
 PAIR_TILES: Final = (7, 6, 5, 4, 3, 2, 1)  # the same, of depthwise windows
 TILES: Final = (7, 6, 5, 4, 3, 2)  # pixels whose sums, and pairs of elements, are in registers
 PAIR_WINDOW: Final = PairWindow("bytes", SMALLER, REGION, PITCH, PAIR_TILES)
@@ -49,8 +51,9 @@ DSP: Final = Machine(
     column_tables=True,
     assembly=Assembly(),
     rules=(
-        RowTaps("bytes", SMALLER, REGION, TILES, pairs=64),
+        RowTaps("bytes", SMALLER, REGION, TILES, pairs=64, gathered=GATHERED),
         PointRows(SMALLER, REGION, PAIR_TILES, maximum=POINTS),
+        RowWindows(SMALLER, REGION, PAIR_TILES, maximum=GATHERED, words=16),
         # unpacking a row that stands alone costs its two bytes an element in scratch, and pays where channels share it
         JoinedTiles(SMALL, wide_channels=16, small_row=384),
         # eight dots of each sum written out: fewer instructions for more flash, in large layers only

@@ -115,7 +115,8 @@ class RowTaps:
     executes least. It is for images of ``few`` channels, where chosen of ``maximum``, and for those whose channels
     times those of the result are ``pairs`` at most, half as many again where channels are no whole words: the window
     of a pixel is then read too seldom to be gathered. Fewer than ``rows`` rows of taps are written out, those of
-    several channels are long enough to be a loop.
+    several channels are long enough to be a loop. Sums of at most ``gathered`` products whose dilation leaves unequal
+    parts of a row are another rule's.
     """
 
     factors: Factors
@@ -126,6 +127,7 @@ class RowTaps:
     maximum: int = 8
     pairs: int = 0
     rows: int = 4
+    gathered: int = 0
     name = "row-taps"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -196,6 +198,9 @@ def _rows(rule: RowTaps, nest: Nest) -> Loops:
     columns = _columns(rule, taps, pixels) if isinstance(pixels, int) else 0
     if columns < rule.tiles[-1]:
         raise ScheduleError("rows of too few pixels, or of a number known at run time")
+    gathered = extent(part.reduce) <= rule.gathered and not nest.compact
+    if taps.phases > 1 and pixels % taps.phases and gathered:
+        raise ScheduleError("pixels that dilation leaves in unequal parts")
     tm = choice.rows or _pixels_at_once(rule, taps, columns)
     down, (across, *depth) = loops_of(part.reduce[: taps.first]), loops_of(part.reduce[taps.first :])
     s = Schedule(loops)
