@@ -28,9 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # windows of one column of taps among them: no two products along a row to sum at once; sums of eight products
 COLUMN = test_rules.depthwise(20, 8, 40, 5, 1, 0)
-TALL = TensorType(I8, (1, 20, 9, 1)), TensorType(I8, (8, 3, 1, 1)), TensorType(I32, (8,))
+TALL, THIN = (
+    (TensorType(I8, (1, 60, width, 1)), TensorType(I8, (8, 3, 1, 1)), TensorType(I32, (8,))) for width in (9, 1)
+)
 BYTES = [
-    *test_rules.CASES, COLUMN, ("conv2d", TALL, test_rules.conv(8, 7, 8, 19, 1, 1, 0)[2]),
+    *test_rules.CASES, COLUMN, *(("conv2d", types, test_rules.conv(8, 7, 8, 19, 1, 1, 0)[2]) for types in (TALL, THIN)),
     test_rules.conv(8, 7, 8, 19, 1, 1, 0), test_rules.conv(9, 12, 3, 19, 1, 1, 0)
 ]  # fmt: skip
 STEEP = test_rules.depthwise(24, 5, 8, 11, 1, 0)  # more taps than are read one by one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,8 @@ def unroll_and_jam(loops: Loops, name: Loop, into: Sequence[Loop]) -> Loops:
 
     rewrite: ``for i in 0..n { alloc t; S(i); for k { T(i, k) } }`` -->
     ``alloc t[n]; for i { S(i) } for k { for i { T(i, k) } }``; every temporary gets one copy per iteration.
-    obligation: iterations of i are independent; i runs from 0 to a number; bounds of the loops passed do not use i.
+    obligation: iterations of i are independent; i runs from 0 to a number; bounds of the loops passed do not use i; no
+    temporary has the name of one in the blocks that it comes to stand in.
     """
 
     def one(loop: For) -> tuple[Stmt, ...]:
@@ -32,7 +33,9 @@ def unroll_and_jam(loops: Loops, name: Loop, into: Sequence[Loop]) -> Loops:
             raise ScheduleError(f"unroll_and_jam({name}): it must run from 0 to a number, not {loop.lo}..{loop.hi}")
         return _push(loop, loop.hi, _expand(loop.body, loop.var, loop.hi), frozenset(into)).body
 
-    return replace_loop(loops, name, one)
+    done = replace_loop(loops, name, one)
+    _check_names(done.body, frozenset(), f"unroll_and_jam({name})")
+    return done
 
 
 def tile(loops: Loops, name: Loop, size: int, into: Sequence[Loop]) -> tuple[Loops, Tiles]:
@@ -63,7 +66,32 @@ def tile(loops: Loops, name: Loop, size: int, into: Sequence[Loop]) -> tuple[Loo
         tiled = For(inner, 0, size, body)
         return (For(outer, 0, count, _push(tiled, size, body, frozenset(into)), loop.kind),)
 
-    return replace_loop(loops, name, one), made
+    done = replace_loop(loops, name, one)
+    _check_names(done.body, frozenset(), f"tile({name}, {size})")
+    return done, made
+
+
+def _check_names(block: Block, scope: Set[str], step: str) -> None:
+    """Raises ScheduleError where a temporary is declared in the scope of another of its name."""
+    for stmt in block.body:
+        if isinstance(stmt, Alloc):
+            if stmt.buffer.name in scope:
+                raise ScheduleError(f"{step}: {stmt.buffer.name} would stand beside another temporary of that name")
+            scope |= {stmt.buffer.name}
+        for inner in _blocks(stmt):
+            _check_names(inner, scope, step)
+
+
+def _blocks(stmt: Stmt) -> tuple[Block, ...]:
+    match stmt:
+        case For():
+            return (stmt.body,)
+        case If():
+            return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
+        case Block():
+            return (stmt,)
+        case _:
+            return ()
 
 
 def _expand(block: Block, var: Var, extent: int) -> Block:
