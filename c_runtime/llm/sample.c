@@ -5,7 +5,7 @@
 
 #include "sdk_sample.h"
 
-#define MAX 1e30f /* of a logit: penalties cannot make it infinite */
+#define MAX_LOGIT 1e30f /* of a logit: penalties cannot make it infinite */
 
 typedef struct {
     float logit;
@@ -76,7 +76,7 @@ static size_t gather(const sdk_sampler_t *s, const float *logits, uint32_t vocab
     }
     for (uint32_t id = 0; id < vocabulary; ++id) {
         if (is_allowed(allowed, id) && logits[id] >= -FLT_MAX) { /* neither NaN nor minus infinity */
-            float logit = logits[id] > MAX ? MAX : logits[id] < -MAX ? -MAX : logits[id];
+            float logit = logits[id] > MAX_LOGIT ? MAX_LOGIT : logits[id] < -MAX_LOGIT ? -MAX_LOGIT : logits[id];
             found[n++] = (candidate_t){penalised(s, logit, times[id]), id};
         }
     }

@@ -15,6 +15,7 @@ __all__ = [
     "allocated",
     "below",
     "buffers_used",
+    "inner_blocks",
     "instantiated",
     "rename_buffers",
     "rewrite",
@@ -84,6 +85,19 @@ def statements(block: Block) -> Iterator[Stmt]:
                 waiting.append(item.body)
             case If(_, then, orelse):
                 waiting.extend([orelse, then] if orelse is not None else [then])
+
+
+def inner_blocks(stmt: Stmt) -> tuple[Block, ...]:
+    """The blocks that a statement holds, those inside them left out; a block holds itself."""
+    match stmt:
+        case Block():
+            return (stmt,)
+        case For():
+            return (stmt.body,)
+        case If():
+            return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
+        case _:
+            return ()
 
 
 def allocated(block: Block) -> list[Buffer]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from sdk.compiler.analysis.access import Same
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops, Stmt
-from sdk.compiler.ir.walk import buffers_used
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Loops, Stmt
+from sdk.compiler.ir.walk import buffers_used, inner_blocks
 from sdk.compiler.memory.planner import plan_offsets
 from sdk.compiler.memory.problem import Block as Space
 from sdk.compiler.memory.problem import aligned
@@ -72,7 +72,8 @@ class _Uses:
                     f"{self.where} declares scratch {stmt.buffer.name} inside a parallel loop",
                     hint="declare it outside with an axis for the thread",
                 )
-            for inner, parallel in _blocks(stmt):
+            parallel = isinstance(stmt, For) and stmt.kind in ("parallel", "bind")
+            for inner in inner_blocks(stmt):
                 self.block(inner, concurrent or parallel)
             spans.append((start, self.step))
         for k, stmt in enumerate(block.body):
@@ -104,18 +105,3 @@ class _Uses:
 def _uses(stmt: Stmt, name: str) -> bool:
     loads, stores = buffers_used(stmt)
     return name in loads or name in stores
-
-
-def _blocks(stmt: Stmt) -> Iterator[tuple[Block, bool]]:
-    """Blocks inside the statement, each with whether its iterations run at the same time."""
-    match stmt:
-        case Block():
-            yield stmt, False
-        case For():
-            yield stmt.body, stmt.kind in ("parallel", "bind")
-        case If():
-            yield stmt.then, False
-            if stmt.orelse is not None:
-                yield stmt.orelse, False
-        case _:
-            return

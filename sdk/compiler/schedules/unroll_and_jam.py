@@ -8,7 +8,7 @@ from typing import Any
 
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Buffer, Eval, For, If, Let, Load, Loops, Stmt, Store
-from sdk.compiler.ir.walk import buffers_used, rewrite, statements, substitute_dims, walk
+from sdk.compiler.ir.walk import buffers_used, inner_blocks, rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, dmin, free_vars, max_value
 from sdk.compiler.verify.loops import LOCAL_BYTES
@@ -78,20 +78,8 @@ def _check_names(block: Block, scope: Set[str], step: str) -> None:
             if stmt.buffer.name in scope:
                 raise ScheduleError(f"{step}: {stmt.buffer.name} would stand beside another temporary of that name")
             scope |= {stmt.buffer.name}
-        for inner in _blocks(stmt):
+        for inner in inner_blocks(stmt):
             _check_names(inner, scope, step)
-
-
-def _blocks(stmt: Stmt) -> tuple[Block, ...]:
-    match stmt:
-        case For():
-            return (stmt.body,)
-        case If():
-            return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
-        case Block():
-            return (stmt,)
-        case _:
-            return ()
 
 
 def _expand(block: Block, var: Var, extent: int) -> Block:

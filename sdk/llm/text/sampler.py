@@ -14,7 +14,7 @@ from sdk.errors import UsageError
 __all__ = ["Sampler", "Sampling"]
 
 _MASK = (1 << 64) - 1
-_MAX = np.float32(1e30)  # of a logit: penalties cannot make it infinite
+_MAX_LOGIT = np.float32(1e30)  # of a logit: penalties cannot make it infinite
 _ORDERED = 256  # tokens that are put in order at first; more where that is not enough
 
 
@@ -86,7 +86,7 @@ class Sampler:
 
     def _penalised(self, logits: NDArray[np.float32], last: Sequence[int]) -> NDArray[np.float32]:
         there = logits >= np.finfo(np.float32).min  # neither NaN nor minus infinity
-        values = np.where(there, np.clip(logits, -_MAX, _MAX), -np.inf).astype(np.float32)
+        values = np.where(there, np.clip(logits, -_MAX_LOGIT, _MAX_LOGIT), -np.inf).astype(np.float32)
         if not len(last):
             return values
         ids, times = np.unique(np.asarray(last), return_counts=True)

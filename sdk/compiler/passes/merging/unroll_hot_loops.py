@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from sdk.compiler.analysis.work import length, max_trips
-from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
-from sdk.compiler.ir.walk import statements, walk
+from sdk.compiler.ir.loops import Alloc, Block, For, Let, Loops
+from sdk.compiler.ir.walk import inner_blocks, statements, walk
 from sdk.compiler.schedules.locate import ScheduleError, loop_of
 from sdk.compiler.schedules.reshape_loops import split, unroll
 from sdk.compiler.sym import Dim, Var, substitute
@@ -38,24 +38,15 @@ def unrolled(loops: Loops) -> Loops:
 def _innermost(block: Block, times: int, env: dict[Var, Dim]) -> Iterator[tuple[int, For]]:
     """The innermost loops, with what all their iterations take."""
     for stmt in block.body:
-        for inner in _blocks(stmt):
-            yield from _innermost(inner, times, env)
-        if isinstance(stmt, For):
+        if not isinstance(stmt, For):
+            for inner in inner_blocks(stmt):
+                yield from _innermost(inner, times, env)
+        else:
             runs = times * max_trips(substitute(stmt.hi - stmt.lo, env))
             if any(isinstance(n, For) and n.kind != "unroll" for n in walk(stmt.body)) or stmt.kind != "serial":
                 yield from _innermost(stmt.body, runs, env)
             else:
                 yield runs * length(stmt.body), stmt
-
-
-def _blocks(stmt: Stmt) -> tuple[Block, ...]:
-    match stmt:
-        case Block():
-            return (stmt,)
-        case If():
-            return (stmt.then, stmt.orelse) if stmt.orelse else (stmt.then,)
-        case _:
-            return ()
 
 
 def _worth(loop: For) -> bool:
