@@ -44,7 +44,9 @@ class RowWindows:
         channels = _channels(loops, part)
         if not channels or extent(part.reduce) > (self.maximum if channels % BYTES else self.words):
             return False
-        return windowed(loops, part) or (len(part.spatial) > 2 and bool(taps_along(loops, part, part.spatial[-3].var)))
+        if windowed(loops, part):
+            return True
+        return len(part.spatial) > 2 and any(tap.hi for tap in taps_along(loops, part, part.spatial[-3].var))
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Windows of a row as one run each.
