@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.interp.loops import Cell, DefinedMachine, Machine
+from sdk.compiler.interp.addresses import Cell
+from sdk.compiler.interp.loops import DefinedMachine, Machine
 from sdk.compiler.ir.loops import Alloc, Buffer, For, If, Let, Loops, ValueExpr
 from sdk.compiler.ir.types import DType
 from sdk.compiler.memory.rings import stored_type

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.analysis.dependence import conflict, row_axis
+from sdk.compiler.interp.addresses import MAX_KEPT, Addresses, Cell, addresses, copies, iterations
 from sdk.compiler.ir.intrinsics import apply, has_meaning
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -40,7 +41,7 @@ from sdk.compiler.ir.walk import buffers_used, statements
 from sdk.compiler.sym import Dim, Var, evaluate_mixed, free_vars
 from sdk.errors import BuildError
 
-__all__ = ["Allowance", "Cell", "DefinedMachine", "Exhausted", "Machine", "NoMeaning", "run_loops"]
+__all__ = ["Allowance", "DefinedMachine", "Exhausted", "Machine", "NoMeaning", "run_loops"]
 
 Array = NDArray[Any]
 MAX_WIDTH: Final = 1 << 21
@@ -69,16 +70,6 @@ class Allowance:
 
 
 @dataclass
-class Cell:
-    """Storage of a buffer: flat data, for a temporary with one copy per iteration of the ``depth`` axes around it."""
-
-    buffer: Buffer
-    shape: tuple[int, ...]
-    data: Array
-    depth: int = 0
-
-
-@dataclass
 class Machine:
     """Runs statements of ``loops``: ``env`` has the values of variables, ``cells`` the storage of buffers, ``lets`` the
     values of bound scalars, ``widths`` the iterations of the loops around that run as axes. ``allowance`` is
@@ -95,6 +86,7 @@ class Machine:
     parallel: dict[int, bool] = field(default_factory=dict)
     items: int = 0  # loops around whose iterations are the items of a group
     overlaps: Sequence[tuple[str, str]] = ()  # parameters written, and read, some of whose bytes are the same
+    known: dict[tuple[int, str, int], Addresses] = field(default_factory=dict)
 
     # --- values ----------------------------------------------------------------------------------------------
 
@@ -153,8 +145,24 @@ class Machine:
         """Which lanes of an access count; None for all."""
         return None if count is None else np.asarray(np.arange(lanes) < np.atleast_1d(self.dim(count)))
 
+    def place(self, cell: Cell, index: tuple[Dim, ...], lanes: int, touched: Array | None) -> tuple[int, Array]:
+        """A place in the storage of a buffer, and the elements from there that an access touches: checked against every
+        axis where the mask holds, of the lanes touched."""
+        key = (id(index), cell.buffer.name, lanes)
+        known = self.known.get(key)
+        if known is None or not known.holds(cell, self.env):
+            known = addresses(cell, index, lanes, self.env)
+            if known is not None and known.flat.size <= MAX_KEPT:
+                self.known[key] = known
+        start = None if known is None else known.start(cell, self.env)
+        return (0, self.offset(cell, index, lanes, touched)) if known is None or start is None else (start, known.flat)
+
     def offset(self, cell: Cell, index: tuple[Dim, ...], lanes: int, touched: Array | None) -> Array:
-        """Flat element offsets, checked against every axis where the mask holds, of the lanes touched."""
+        """The elements that an access touches.
+
+        Raises:
+            BuildError: some are outside the buffer.
+        """
         total: Array | int = 0
         outside: Array | bool = False
         axis = None if cell.buffer.ring is None else row_axis(cell.buffer.shape)
@@ -166,7 +174,7 @@ class Machine:
             total = total * size + at
         if lanes > 1:
             total = total * cell.buffer.dtype.lanes + np.arange(lanes)
-            outside = outside | (total < 0) | (total >= cell.data.shape[-1])
+            outside = outside | (total < 0) | (total >= cell.size)
         if outside is not False and np.any(outside):
             wrong = outside if touched is None else outside & touched
             wrong = wrong if self.mask is None else wrong & self.mask
@@ -174,23 +182,17 @@ class Machine:
                 text = ", ".join(str(d) for d in index)
                 raise BuildError(f"{self.loops.name} reads or writes {cell.buffer.name}[{text}] outside {cell.shape}")
             total = np.where(outside, 0, total)
-        return np.array([total]) if isinstance(total, int) else np.atleast_1d(total)
+        flat = np.array([total]) if isinstance(total, int) else np.atleast_1d(total)
+        return flat if cell.first is None else flat + cell.first
 
     def load(self, expr: Load) -> Array:
         """What a buffer holds."""
         cell = self.cells[expr.buffer]
         touched = self.lanes_touched(expr.count, expr.dtype.lanes)
-        at = self.offset(cell, expr.index, expr.dtype.lanes, touched)
-        found = cell.data[at] if cell.depth == 0 else cell.data[(*self.private(cell), at)]
+        start, at = self.place(cell, expr.index, expr.dtype.lanes, touched)
+        found = cell.data[start:].take(at)
         found = found if touched is None else np.where(touched, found, np.zeros_like(found[:1]))
         return np.asarray(found.view(expr.dtype.numpy) if found.dtype != expr.dtype.numpy else found)
-
-    def private(self, cell: Cell) -> list[Array]:
-        """Index arrays of the axes a temporary was declared under, innermost first."""
-        out = []
-        for level in reversed(range(cell.depth)):
-            out.append(np.arange(self.widths[level]).reshape(-1, *([1] * (level + 1))))
-        return out
 
     # --- statements ------------------------------------------------------------------------------------------
 
@@ -239,8 +241,9 @@ class Machine:
         shape = tuple(self.scalar(d) for d in buffer.shape)
         size = max(int(np.prod(shape, dtype=np.int64)), 1) * buffer.dtype.lanes
         poison = np.nan if buffer.dtype.is_float else buffer.dtype.scalar.limits[1]
-        data = np.full((*reversed(self.widths), size), poison, dtype=buffer.dtype.numpy)
-        self.cells[buffer.name] = Cell(buffer, shape, data, len(self.widths))
+        widths = tuple(reversed(self.widths))
+        data = np.full(math.prod(widths) * size, poison, dtype=buffer.dtype.numpy)
+        self.cells[buffer.name] = Cell(buffer, shape, data, copies(widths, size) if widths else None)
 
     def store(
         self, name: str, index: tuple[Dim, ...], value: Array, lanes: int, count: Dim | None = None
@@ -248,17 +251,13 @@ class Machine:
         """Writes a value, of each iteration that the mask leaves."""
         cell = self.cells[name]
         touched = self.lanes_touched(count, lanes)
-        at = self.offset(cell, index, lanes, touched)
-        places: list[Array] = [*self.private(cell), at] if cell.depth else [at]
+        start, at = self.place(cell, index, lanes, touched)
         mask = touched if self.mask is None else self.mask if touched is None else self.mask & touched
         if mask is not None:
-            shape = np.broadcast_shapes(mask.shape, value.shape, *(p.shape for p in places))
-            keep = np.broadcast_to(mask, shape)
-            places = [np.broadcast_to(p, shape)[keep] for p in places]
-            value = np.broadcast_to(value, shape)[keep]
-        cell.data[tuple(places)] = (
-            value.view(cell.data.dtype) if value.dtype.itemsize == cell.data.dtype.itemsize else value
-        )
+            mask, at, value = np.broadcast_arrays(mask, at, value)
+            at, value = at[mask], value[mask]
+        same_size = value.dtype.itemsize == cell.data.dtype.itemsize
+        cell.data[start:][at] = value.view(cell.data.dtype) if same_size else value
 
     def run_if(self, stmt: If) -> None:
         """Runs the arm of a condition, in some iterations the other."""
@@ -294,7 +293,7 @@ class Machine:
     def run_axis(self, loop: For, lo: int, hi: int) -> None:
         """Runs the iterations of a loop at once."""
         self.widths.append(hi - lo)
-        self.env[loop.var] = np.arange(lo, hi, dtype=np.int64).reshape(-1, *([1] * len(self.widths)))
+        self.env[loop.var] = iterations(lo, hi, len(self.widths))
         self.block(loop.body)
         self.widths.pop()
 

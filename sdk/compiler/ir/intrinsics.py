@@ -56,16 +56,15 @@ def _wrap(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
 
     def run(args: list[Array], dtype: DType) -> Array:
         if dtype.is_float:
-            return np.asarray(fn(*args)).astype(dtype.numpy)
+            return np.asarray(fn(*args)).astype(dtype.numpy, copy=False)
         wide = np.uint64 if dtype.kind == "u" and dtype.bits == 64 else np.int64
-        with np.errstate(over="ignore"):
-            return np.asarray(fn(*(a.astype(wide) for a in args))).astype(dtype.numpy)
+        return np.asarray(fn(*(a.astype(wide) for a in args))).astype(dtype.numpy)
 
     return run
 
 
 def _plain(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
-    return lambda args, dtype: np.asarray(fn(*args)).astype(dtype.numpy)
+    return lambda args, dtype: np.asarray(fn(*args)).astype(dtype.numpy, copy=False)
 
 
 def _tdiv(a: Array, b: Array) -> Array:
@@ -76,11 +75,10 @@ def _tdiv(a: Array, b: Array) -> Array:
 
 
 def _real(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
-    """A function of real numbers: computed in double precision, then rounded; never a warning."""
+    """A function of real numbers: computed in double precision, then rounded."""
 
     def run(args: list[Array], dtype: DType) -> Array:
-        with np.errstate(all="ignore"):
-            return np.asarray(fn(*(a.astype(np.float64) for a in args))).astype(dtype.numpy)
+        return np.asarray(fn(*(a.astype(np.float64) for a in args))).astype(dtype.numpy)
 
     return run
 
@@ -96,22 +94,20 @@ def _sigmoid(x: Array) -> Array:
 
 def _fmod(a: Array, b: Array) -> Array:
     """What is left of a after whole steps of b, with the sign of a; integers by 0 leave 0."""
-    with np.errstate(all="ignore"):
-        return np.asarray(np.fmod(a, b))
+    return np.asarray(np.fmod(a, b))
 
 
 def _cast(args: list[Array], dtype: DType) -> Array:
     """Integers wrap; a float becomes the nearest integer towards zero that the type holds, NaN 0."""
     value = args[0]
-    with np.errstate(over="ignore", invalid="ignore"):
-        if value.dtype.kind != "f" or dtype.kind not in "iu":
-            return value.astype(dtype.numpy)
-        lo, hi = dtype.limits
-        wide = value.astype(np.float64)
-        inside = (wide > lo - 1) & (wide < hi + 1)
-        whole = np.where(inside, value, 0).astype(dtype.numpy)
-        whole = np.where(wide >= hi, np.array(hi, dtype.numpy), whole)
-        return np.asarray(np.where(wide <= lo, np.array(lo, dtype.numpy), whole))
+    if value.dtype.kind != "f" or dtype.kind not in "iu":
+        return value.astype(dtype.numpy)
+    lo, hi = dtype.limits
+    wide = value.astype(np.float64)
+    inside = (wide > lo - 1) & (wide < hi + 1)
+    whole = np.where(inside, value, 0).astype(dtype.numpy)
+    whole = np.where(wide >= hi, np.array(hi, dtype.numpy), whole)
+    return np.asarray(np.where(wide <= lo, np.array(lo, dtype.numpy), whole))
 
 
 def _bits(args: list[Array], dtype: DType) -> Array:
@@ -269,11 +265,12 @@ def _rows(*rows: tuple[str, int, str, Cost, Callable[[list[Array], DType], Array
 
 
 INTRINSICS: Final = _rows(
-    ("add", 2, "same", CHEAP, _wrap(lambda a, b: a + b)),
-    ("sub", 2, "same", CHEAP, _wrap(lambda a, b: a - b)),
-    ("mul", 2, "same", CHEAP, _wrap(lambda a, b: a * b)),
+    # integers wrap, as arrays of their type do
+    ("add", 2, "same", CHEAP, _plain(lambda a, b: a + b)),
+    ("sub", 2, "same", CHEAP, _plain(lambda a, b: a - b)),
+    ("mul", 2, "same", CHEAP, _plain(lambda a, b: a * b)),
     ("tdiv", 2, "same", MEDIUM, _wrap(_tdiv)),  # quotient truncated towards zero, as C
-    ("neg", 1, "same", CHEAP, _wrap(lambda a: -a)),
+    ("neg", 1, "same", CHEAP, _plain(np.negative)),
     ("min", 2, "same", CHEAP, _plain(np.minimum)),
     ("max", 2, "same", CHEAP, _plain(np.maximum)),
     ("shl", 2, "same", CHEAP, _wrap(lambda a, b: a << b)),

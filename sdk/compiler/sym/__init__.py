@@ -15,7 +15,7 @@ from sdk.compiler.sym.dim import (
     mod,
     show,
 )
-from sdk.compiler.sym.linear import linear, only_unknown, slope
+from sdk.compiler.sym.linear import linear, only_unknown, separate, slope
 from sdk.compiler.sym.prove import (
     bounds,
     evaluate_grid,
@@ -53,6 +53,7 @@ __all__ = [
     "prove_eq",
     "prove_ge",
     "prove_lt",
+    "separate",
     "show",
     "slope",
     "substitute",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Set
 
 from sdk.compiler.sym.contents import free_vars, substitute
-from sdk.compiler.sym.dim import Dim, Var
+from sdk.compiler.sym.dim import Dim, Term, Var, ordered
 
-__all__ = ["linear", "only_unknown", "slope"]
+__all__ = ["linear", "only_unknown", "separate", "slope"]
 
 
 def linear(dim: Dim, var: Var) -> tuple[int, Dim] | None:
@@ -19,6 +19,17 @@ def linear(dim: Dim, var: Var) -> tuple[int, Dim] | None:
             rest = dim - coeff * var.expr
             return (coeff, rest) if var not in free_vars(rest) else None
     return None
+
+
+def separate(dim: Dim, variables: Set[Var]) -> tuple[Dim, Dim]:
+    """``(a, b)`` with ``dim == a + b``: the terms with any of the variables in them, and all others."""
+    if isinstance(dim, int) or variables.isdisjoint(dim.free):
+        return 0, dim
+    inside, others = dict[Term, int](), dict[Term, int]()
+    for term, coeff in dim.terms:
+        free = (frozenset((f,)) if isinstance(f, Var) else f.free for f, _ in term)
+        (others if all(map(variables.isdisjoint, free)) else inside)[term] = coeff
+    return ordered(0, inside), ordered(dim.const, others)
 
 
 def slope(dim: Dim, var: Var) -> Dim | None:
