@@ -299,9 +299,11 @@ class Machine:
 
     def run_items(self, loop: For) -> None:
         """Runs the items of a group."""
-        self.items += 1
-        self.run_axis(loop, self.scalar(loop.lo), self.scalar(loop.hi))
-        self.items -= 1
+        lo, hi = self.scalar(loop.lo), self.scalar(loop.hi)
+        if lo < hi:
+            self.items += 1
+            self.run_axis(loop, lo, hi)
+            self.items -= 1
 
     def run_uneven(self, loop: For) -> None:
         """Runs a loop that has more iterations for some items than for others.
