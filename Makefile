@@ -3,7 +3,8 @@
 # with hashes in requirements/, which `make lock` writes anew from pyproject.toml.
 PYTHON ?= python3
 VENV ?= .venv
-JOBS ?= 2
+# One more than the cores of CI: tests wait for devices a fifth of their time.
+JOBS ?= 3
 BIN := $(VENV)/bin
 STAMP := $(shell cat pyproject.toml requirements/*.txt requirements/package-lock.json | sha256sum 2>/dev/null | cut -c1-16)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check

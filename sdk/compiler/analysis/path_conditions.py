@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from sdk.compiler.sym.dim import Factor
 __all__ = ["PathConditions", "conditions_of", "value_range"]
 
 GRID_LIMIT: Final = 1 << 18
+REMEMBERED: Final = 1 << 14  # proofs
 _MAKE: Final = {"min": dmin, "max": dmax, "floordiv": floordiv}
 Lets = Mapping[str, ValueExpr]
 
@@ -28,7 +30,6 @@ class PathConditions:
 
     ranges: tuple[tuple[Var, Dim, Dim], ...] = ()
     guards: tuple[Dim, ...] = ()
-    seen: dict[Dim, bool | None] = field(default_factory=dict)
 
     def with_range(self, var: Var, lo: Dim, hi: Dim) -> PathConditions:
         """These conditions inside ``for var in lo..hi``."""
@@ -41,9 +42,7 @@ class PathConditions:
 
     def nonnegative(self, dim: Dim) -> bool | None:
         """Is ``dim >= 0`` here? None when it cannot be told."""
-        if dim not in self.seen:
-            self.seen[dim] = self._prove(dim)
-        return self.seen[dim]
+        return _proved(self, dim)
 
     def _prove(self, dim: Dim) -> bool | None:
         if _surely(dim):
@@ -105,6 +104,12 @@ class PathConditions:
         for condition in known:
             bad = bad & (evaluate_grid(condition, env) >= 0)
         return True if not bad.any() else False if whole else None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _proved(conditions: PathConditions, dim: Dim) -> bool | None:
+    """Every pass of a build asks the same of functions that it leaves alone."""
+    return conditions._prove(dim)
 
 
 def _shares(dim: Dim, guard: Dim) -> set[int]:
