@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import ClassVar, Union
 
 from sdk.errors import SdkError
@@ -429,6 +429,7 @@ def dmax(a: Dim, b: Dim) -> Dim:
 Interval = tuple[int | None, int | None]
 
 
+@lru_cache(maxsize=MAX_LATEST)
 def interval(a: Dim) -> Interval:
     """Bounds of ``a`` by interval arithmetic; None where no bound follows."""
     if isinstance(a, int):
