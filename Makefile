@@ -31,7 +31,7 @@ demo: $(VENV)/.demo-$(STAMP)
 	$(BIN)/python examples/demo.py
 
 test: tools lint
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 soak: tools $(VENV)/.test-$(STAMP) $(VENV)/.npm-$(STAMP)
 	$(PIP) --require-hashes -r requirements/soak.txt
