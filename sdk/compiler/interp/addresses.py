@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """An access whose index is a sum of what loops that run as axes give, and of what the other loops do.
+    """An access of ``buffer`` whose ``index`` is a sum of what loops that run as axes give, and of what others do.
 
     ``arrays`` are the variables of the former, ``first`` and ``shape`` those of the cell: while these are the same, it
     touches the elements ``flat``, counted from a place that ``start`` tells. ``steps`` has of each axis of the buffer
@@ -46,6 +46,7 @@ class Addresses:
     """
 
     index: tuple[Dim, ...]
+    buffer: Buffer
     arrays: tuple[tuple[Var, Array], ...]
     first: Array | None
     shape: tuple[int, ...]
@@ -95,7 +96,8 @@ def addresses(cell: Cell, index: tuple[Dim, ...], lanes: int, env: Mapping[Var, 
     flat = flat - origin
     end = int(flat.max()) + 1
     flat = flat if cell.first is None else flat + cell.first
-    return Addresses(index, tuple(varying.items()), cell.first, cell.shape, flat, tuple(steps), origin, end)
+    arrays = tuple(varying.items())
+    return Addresses(index, cell.buffer, arrays, cell.first, cell.shape, flat, tuple(steps), origin, end)
 
 
 def iterations(lo: int, hi: int, depth: int) -> Array:

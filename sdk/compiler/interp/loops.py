@@ -73,7 +73,7 @@ class Allowance:
 class Machine:
     """Runs statements of ``loops``: ``env`` has the values of variables, ``cells`` the storage of buffers, ``lets`` the
     values of bound scalars, ``widths`` the iterations of the loops around that run as axes. ``allowance`` is
-    what it may take.
+    what it may take, ``known`` are addresses that were found.
     """
 
     loops: Loops
@@ -86,7 +86,7 @@ class Machine:
     parallel: dict[int, bool] = field(default_factory=dict)
     items: int = 0  # loops around whose iterations are the items of a group
     overlaps: Sequence[tuple[str, str]] = ()  # parameters written, and read, some of whose bytes are the same
-    known: dict[tuple[int, str, int], Addresses] = field(default_factory=dict)
+    known: dict[tuple[int, int, int], Addresses] = field(default_factory=dict)
 
     # --- values ----------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Machine:
     def place(self, cell: Cell, index: tuple[Dim, ...], lanes: int, touched: Array | None) -> tuple[int, Array]:
         """A place in the storage of a buffer, and the elements from there that an access touches: checked against every
         axis where the mask holds, of the lanes touched."""
-        key = (id(index), cell.buffer.name, lanes)
+        key = (id(index), id(cell.buffer), lanes)  # both are kept by what is kept
         known = self.known.get(key)
         if known is None or not known.holds(cell, self.env):
             known = addresses(cell, index, lanes, self.env)
