@@ -11,10 +11,11 @@ from sdk.compiler.sym import prove_ge
 from sdk.errors import BuildError
 from sdk.text import printable
 
-__all__ = ["UNSUPPORTED", "Failure", "check_sizes", "report"]
+__all__ = ["OUT_OF_MEMORY", "UNSUPPORTED", "Failure", "check_sizes", "report"]
 
 SHOWN: Final = 20  # failures that a report lists
 UNSUPPORTED: Final = "unsupported operator"  # how the cause of a node without converter begins
+OUT_OF_MEMORY: Final = "the constants that it becomes need more memory than there is"
 
 @dataclass(frozen=True)
 class Failure:

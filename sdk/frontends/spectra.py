@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sdk.budget import FOLDED
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import prove_ge
@@ -41,6 +42,7 @@ def _transform(node: Emitter, x: Value, inverse: bool, scale: float) -> Value:
 
 def _times_roots(node: Emitter, x: Value, parts: int, n: int, inverse: bool, scale: float) -> Value:
     """``x[.., parts * n]`` times the matrix of roots of unity, as [.., 2 * n]."""
+    node.builder.budget.spend(FOLDED, 2 * parts * n * n * x.type.dtype.nbytes, f"a transform of the prime length {n}")
     # exponents modulo n first: the angles stay small, and so their cosines exact
     angles = 2 * np.pi / n * (np.outer(np.arange(n), np.arange(n)) % n)
     real, imaginary = np.cos(angles) * scale, (1 if inverse else -1) * np.sin(angles) * scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 from tflite_files import ModelFile
 
 from sdk.errors import BuildError
+from sdk.frontends.failures import OUT_OF_MEMORY
 from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite.importer import import_tflite
 from sdk.frontends.tflite.operators import OPERATORS
@@ -49,6 +51,14 @@ def test_what_cannot_be_is_told_with_the_reason(name: str) -> None:
 def test_every_builtin_operator_is_taken_or_refused_with_a_reason() -> None:
     names = {k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)} - {"CUSTOM"}
     assert names == set(OPERATORS) | set(REFUSED)
+
+
+def test_memory_that_runs_out_is_an_error_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hungry(node: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setitem(OPERATORS, "NEG", replace(OPERATORS["NEG"], real=hungry))
+    assert refusal(one("NEG", (2, 3))).why == OUT_OF_MEMORY
 
 
 def test_custom_operators_and_those_of_tensorflow() -> None:

@@ -7,7 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
+import fuzz_converters
 import fuzz_flat
 import fuzz_proto
 import fuzz_shapes
@@ -149,3 +151,12 @@ def shaped(seed: int, number: int) -> Case:
     """A model shaped by hand."""
     data, what = fuzz_shapes.shaped(np.random.default_rng([seed, number, 1]))
     return Case(data, ".onnx", what)
+
+
+def converted(seed: int, number: int) -> Case:
+    """A model of one node of any operator that is converted."""
+    data, what = fuzz_converters.converted(np.random.default_rng([seed, number, 2]))
+    return Case(data, ".onnx", what)
+
+
+GENERATORS: Final = {"mutated": mutated, "shaped": shaped, "converted": converted}

@@ -1,6 +1,6 @@
 """Runs hostile files through worker processes: a crash or a hang of one is a finding, and another takes its place.
 
-``python tests/fuzz/fuzz_run.py mutated|shaped FIRST COUNT [SEED [WORKERS]]`` prints what it finds.
+``python tests/fuzz/fuzz_run.py mutated|shaped|converted FIRST COUNT [SEED [WORKERS]]`` prints what it finds.
 """
 
 from __future__ import annotations

@@ -116,17 +116,17 @@ def one_operator(draw: Draw) -> onnx.ModelProto:
     inputs, attributes = OPERATORS[op]
     kind = draw.of(KINDS) if draw.rng.random() < 0.4 else "float32"
     shape = draw.shape() if draw.rng.random() < 0.5 else (1, 4, 6, 6)
-    params, constants, names = [_param("x", shape, kind)], [], ["x"]
+    params, constants, names = [param("x", shape, kind)], [], ["x"]
     for k, what in enumerate(inputs):
         name = "" if what == "_" else f"i{k}"
         names.append(name)
         if what == "x":
-            params.append(_param(name, draw.shape(), kind))
+            params.append(param(name, draw.shape(), kind))
         elif what == "w":
             own = draw.shape() if draw.rng.random() < 0.7 else (4, 4, 3, 3)
             constants.append(numpy_helper.from_array(draw.array(own, kind), name))
         elif what in "IsiF":
-            _numbers(draw, what, name, params, constants)
+            constant_numbers(draw, what, name, params, constants)
     if draw.rng.random() < 0.1:
         names += ["x"] * int(draw.rng.integers(1, 4))  # surplus inputs
     if draw.rng.random() < 0.1:
@@ -134,12 +134,12 @@ def one_operator(draw: Draw) -> onnx.ModelProto:
     chosen = {k: draw.attribute(v) for k, v in attributes.items() if draw.rng.random() < 0.6}
     outputs = [f"y{k}" for k in range(draw.of((1, 1, 1, 1, 2, 3, 0)))]
     node = helper.make_node(op, names, outputs, **chosen)
-    return _model(draw, [node], params, outputs or ["x"], constants)
+    return one_model(draw, [node], params, outputs or ["x"], constants)
 
 
-def _numbers(draw: Draw, what: str, name: str, params: list[Any], constants: list[Any]) -> None:
+def constant_numbers(draw: Draw, what: str, name: str, params: list[Any], constants: list[Any]) -> None:
     if draw.rng.random() < 0.1:
-        params.append(_param(name, (draw.of((1, 2, 4)),), "float32" if what == "F" else "int64"))
+        params.append(param(name, (draw.of((1, 2, 4)),), "float32" if what == "F" else "int64"))
         return
     values = {
         "I": lambda: np.array(draw.numbers(), np.int64), "F": lambda: np.array(draw.attribute("F"), np.float32),
@@ -161,7 +161,7 @@ def source(draw: Draw) -> onnx.ModelProto:
     ]
     attributes = {"shape": draw.attribute("I")} if op.startswith("Random") else {}
     nodes = [helper.make_node(op, names, ["c"], **attributes), helper.make_node("Identity", ["x"], ["y"])]
-    return _model(draw, nodes, [_param("x", (2,), "float32")], ["y", "c"], constants)
+    return one_model(draw, nodes, [param("x", (2,), "float32")], ["y", "c"], constants)
 
 
 def growing(draw: Draw) -> onnx.ModelProto:
@@ -183,7 +183,7 @@ def growing(draw: Draw) -> onnx.ModelProto:
         nodes.append(helper.make_node(op, names, [f"t{k}"], **({"axis": 0} if op == "Concat" else {})))
         at = f"t{k}"
     nodes.append(helper.make_node("Shape" if draw.rng.random() < 0.3 else "Relu", [at], ["y"]))
-    return _model(draw, nodes, [_param("x", (2,), "float32")], ["y"], constants)
+    return one_model(draw, nodes, [param("x", (2,), "float32")], ["y"], constants)
 
 
 def looping(draw: Draw) -> onnx.ModelProto:
@@ -197,8 +197,8 @@ def looping(draw: Draw) -> onnx.ModelProto:
         inner = "v0" if k == 0 else f"v{k}"
         graph = helper.make_graph(
             [*body, helper.make_node("Identity", [f"c{k}"], [f"d{k}"])], f"b{k}",
-            [_param(f"n{k}", (), "int64"), _param(f"c{k}", (), "bool"), _param(inner, (3,), "float32")],
-            [_param(f"d{k}", (), "bool"), _param("r" if k == 0 else f"r{k}", (3,), "float32")],
+            [param(f"n{k}", (), "int64"), param(f"c{k}", (), "bool"), param(inner, (3,), "float32")],
+            [param(f"d{k}", (), "bool"), param("r" if k == 0 else f"r{k}", (3,), "float32")],
         )  # fmt: skip
         here = f"v{k + 1}" if k + 1 < depth else "x"
         constants = [
@@ -206,7 +206,7 @@ def looping(draw: Draw) -> onnx.ModelProto:
             helper.make_node("Constant", [], [f"t{k}"], value=numpy_helper.from_array(np.array(True))),
         ]
         body = [*constants, helper.make_node("Loop", [f"m{k}", f"t{k}", here], [f"r{k + 1}"], body=graph)]
-    return _model(draw, body, [_param("x", (3,), "float32")], [f"r{depth}"], [])
+    return one_model(draw, body, [param("x", (3,), "float32")], [f"r{depth}"], [])
 
 
 def nesting(draw: Draw) -> onnx.ModelProto:
@@ -218,8 +218,8 @@ def nesting(draw: Draw) -> onnx.ModelProto:
             graph = helper.make_graph([node], f"g{k}", [], [onnx.ValueInfoProto(name=f"y{k}")])
             node = helper.make_node("If", ["c"], [f"y{k + 1}"], then_branch=graph, else_branch=graph) if k < 12 else (
                 helper.make_node("If", ["c"], [f"y{k + 1}"], then_branch=graph))  # fmt: skip
-        params = [_param("x", (3,), "float32"), _param("c", (), "bool")]
-        return _model(draw, [node], params, [node.output[0]], [])
+        params = [param("x", (3,), "float32"), param("c", (), "bool")]
+        return one_model(draw, [node], params, [node.output[0]], [])
     functions = []
     for k in range(depth):
         nodes = [
@@ -231,7 +231,7 @@ def nesting(draw: Draw) -> onnx.ModelProto:
         imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
         functions.append(helper.make_function("own", f"f{k}", ["a0"], [f"a{twice}"], nodes, imports))
     node = helper.make_node(f"f{depth - 1}", ["x"], ["y"], domain="own")
-    model = _model(draw, [node], [_param("x", (3,), "float32")], ["y"], [])
+    model = one_model(draw, [node], [param("x", (3,), "float32")], ["y"], [])
     model.opset_import.append(helper.make_opsetid("own", 1))
     model.functions.extend(functions)
     return model
@@ -241,7 +241,7 @@ def broken(draw: Draw) -> onnx.ModelProto:
     """A graph whose names, constants or versions contradict each other."""
     nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Add", ["a", "w"], ["y"])]
     weight = numpy_helper.from_array(np.ones(3, np.float32), "w")
-    model = _model(draw, nodes, [_param("x", (3,), "float32")], ["y"], [weight])
+    model = one_model(draw, nodes, [param("x", (3,), "float32")], ["y"], [weight])
     graph = model.graph
 
     def names(node: int, field: str, name: str) -> None:
@@ -278,11 +278,11 @@ def broken(draw: Draw) -> onnx.ModelProto:
     return model
 
 
-def _param(name: str, shape: tuple[int, ...], kind: str) -> Any:
+def param(name: str, shape: tuple[int, ...], kind: str) -> Any:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
 
 
-def _model(draw: Draw, nodes: list[Any], params: list[Any], outputs: list[str], constants: list[Any]) -> Any:
+def one_model(draw: Draw, nodes: list[Any], params: list[Any], outputs: list[str], constants: list[Any]) -> Any:
     graph = helper.make_graph(nodes, "g", params, [onnx.ValueInfoProto(name=n) for n in outputs], constants)
     version = draw.of((18, 18, 18, 13, 11, 20, 21))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10)

@@ -24,10 +24,13 @@ from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
 from sdk.driver.targets import capabilities
 from sdk.errors import SdkError, UsageError
+from sdk.frontends.failures import OUT_OF_MEMORY
 
 MEMORY = 4 << 30
-# Errors that say that the compiler, not the model, is at fault.
-INTERNAL = ("fault of the compiler", "fault of the tool", "not well formed", "bug of a pass", "internal error")
+# Errors that say that the compiler, not the model, is at fault; one that ran out of memory should have looked first.
+INTERNAL = (
+    "fault of the compiler", "fault of the tool", "not well formed", "bug of a pass", "internal error", OUT_OF_MEMORY,
+)  # fmt: skip
 BOARDS = ("host", "qemu-cortex-m4", "rpi_pico", "qemu-cortex-m55")
 MAX_CALLS = 400  # of a graph that is compiled whole: more of the same takes longer and finds nothing else
 
@@ -75,7 +78,7 @@ def main() -> None:
     os.chdir(folder)
     for line in sys.stdin:
         kind, seed, number, every = line.split()
-        make = fuzz_cases.shaped if kind == "shaped" else fuzz_cases.mutated
+        make = fuzz_cases.GENERATORS[kind]
         start = time.monotonic()
         try:
             case = make(int(seed), int(number))

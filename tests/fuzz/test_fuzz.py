@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz_cases import flat_seeds, mutated, proto_seeds, shaped
+from fuzz_cases import GENERATORS, flat_seeds, mutated, proto_seeds
 from fuzz_flat import mutated as mutated_fields
 from fuzz_flat import places
 from fuzz_run import FINE, Findings, run
@@ -36,6 +36,15 @@ def test_some_shaped_models() -> None:
     judge(run("shaped", SEED, range(100), every=20), 100)
 
 
+def test_some_nodes_of_every_operator() -> None:
+    judge(run("converted", SEED, range(300), every=20), 300)
+
+
+@pytest.mark.slow
+def test_50000_nodes_of_every_operator() -> None:
+    judge(run("converted", SEED, range(1000, 51000), workers=WORKERS), 50000)
+
+
 @pytest.mark.slow
 def test_20000_mutated_files() -> None:
     judge(run("mutated", SEED, range(1000, 21000), every=10, workers=WORKERS), 20000)
@@ -47,7 +56,7 @@ def test_2000_shaped_models() -> None:
 
 
 def test_the_same_number_makes_the_same_file() -> None:
-    for make in (mutated, shaped):
+    for make in GENERATORS.values():
         assert [make(3, k).data for k in range(12)] == [make(3, k).data for k in range(12)]
     assert len({mutated(3, k).data for k in range(60)}) > 50
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Attr, attrs
 from sdk.compiler.ir.intrinsics import INTRINSICS, op
 from sdk.compiler.ir.loops import ValueExpr
-from sdk.compiler.ir.types import F16, F32, F64, I8, I32, TensorType
+from sdk.compiler.ir.types import F16, F32, F64, I8, I32, DType, TensorType
 from sdk.compiler.ops.build import map_elements
 from sdk.compiler.ops.numerics import number, quiet, require_float
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
@@ -52,8 +52,13 @@ def _clip_ref(x: Array, *, lo: float, hi: float) -> Array:
     return np.asarray(np.minimum(np.maximum(x, x.dtype.type(lo)), x.dtype.type(hi)))
 
 
+def _is_element(limit: float, kind: DType) -> bool:
+    """Whether an integer type has this number."""
+    return math.isfinite(limit) and limit == int(limit) and kind.limits[0] <= limit <= kind.limits[1]
+
+
 def _clip_infer(x: TensorType, *, lo: float, hi: float) -> TensorType:
-    inside = x.dtype.is_float or (x.dtype.limits[0] <= lo and hi <= x.dtype.limits[1])
+    inside = x.dtype.is_float or all(_is_element(limit, x.dtype) for limit in (lo, hi))
     if x.dtype.kind not in "fiu" or not inside:
         raise BuildError(f"clip to {lo}..{hi} is not defined on {x.dtype}")
     return x

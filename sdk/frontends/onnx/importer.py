@@ -16,7 +16,7 @@ from sdk.errors import BuildError, SdkError, UsageError
 from sdk.files import read_regular
 from sdk.frontends.base import OpenSizesError
 from sdk.frontends.builder import Builder, Contents
-from sdk.frontends.failures import Failure, check_sizes, report
+from sdk.frontends.failures import OUT_OF_MEMORY, Failure, check_sizes, report
 from sdk.frontends.loops import check_passes
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.context import Converter, OnnxNode
@@ -242,6 +242,8 @@ class _Importer:
         except _DAMAGE as error:
             why = f"its attributes or inputs are malformed ({type(error).__name__}: {error})"
             self._failed(scope, node, index, why)
+        except MemoryError:
+            self._failed(scope, node, index, OUT_OF_MEMORY)
         self.builder.asked |= asked
         for k, name in enumerate(node.output):
             if name:

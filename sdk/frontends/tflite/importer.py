@@ -11,6 +11,7 @@ from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 from sdk.frontends.base import OpenSizesError, UnknownDimsError
+from sdk.frontends.failures import OUT_OF_MEMORY
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, tensor_quant
@@ -231,7 +232,10 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
 
 def _import_one(node: OpNode, custom_ops: Mapping[str, Importer]) -> None:
     importer, lower = _importer(node, custom_ops)
-    importer(replace(node, lower=lower))
+    try:
+        importer(replace(node, lower=lower))
+    except MemoryError:
+        raise BuildError(OUT_OF_MEMORY) from None
 
 
 def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importer, frozenset[int]]:

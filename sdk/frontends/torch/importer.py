@@ -16,7 +16,7 @@ from sdk.compiler.ir.types import TensorType, dtype
 from sdk.compiler.sym import Dim, Var, free_vars, prove_eq
 from sdk.errors import BuildError, SdkError
 from sdk.frontends.builder import Builder, contents_of
-from sdk.frontends.failures import UNSUPPORTED, Failure, check_sizes, report
+from sdk.frontends.failures import OUT_OF_MEMORY, UNSUPPORTED, Failure, check_sizes, report
 from sdk.frontends.loops import check_passes
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
@@ -251,6 +251,8 @@ class _Importer:
             self._failed(node, index, why, error.hint)
         except _DAMAGE as error:
             self._failed(node, index, f"its arguments are not as expected ({type(error).__name__}: {error})")
+        except MemoryError:
+            self._failed(node, index, OUT_OF_MEMORY)
 
     def _failed(self, node: Any, index: int, why: str, hint: str | None = None) -> None:
         self.env[node] = _FAILED

@@ -14,8 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 from sdk.budget import FOLDED, NESTING, NODES, TRIPS, Budget, check_limit
 from sdk.compiler.interp.graph import run_graph
 from sdk.errors import BuildError
+from sdk.frontends.failures import OUT_OF_MEMORY
 from sdk.frontends.onnx.importer import import_onnx
+from sdk.frontends.onnx.operators import OPERATORS
 
+MEL = {"c": 8000, "d": 0.0, "e": 1.0}  # a rate and the edges of bands
 SECONDS = 20.0  # of a busy machine; alone it takes a tenth
 
 
@@ -126,6 +129,13 @@ def test_a_loop_of_no_steps_hands_on_what_it_is_given() -> None:
         ("Range", ["a", "b", "c"], {"a": 0, "b": 1 << 62, "c": 1}, {}, ("Range",)),
         ("OneHot", ["i", "d", "v"], {"i": [1, 2], "d": 1 << 40, "v": [0.0, 1.0]}, {}, ("OneHot",)),
         ("EyeLike", ["x"], {}, {"k": 1 << 62}, ("EyeLike",)),
+        ("MelWeightMatrix", list("abcde"), {"a": 1 << 40, "b": 64, **MEL}, {}, ("of constants",)),
+        ("MelWeightMatrix", list("abcde"), {"a": 8, "b": 1 << 40, **MEL}, {}, ("of constants",)),
+        ("SplitToSequence", ["c", "n"], {"c": np.ones(200_000, "f"), "n": 1}, {}, ("in parts of 1 asks for 200000",)),
+        ("Split", ["c"], {"c": np.ones((0, 2), "f")}, {"num_outputs": 1 << 62}, (f"num_outputs is {1 << 62}",)),
+        ("DFT", ["c", "n"], {"c": np.ones((1, 4, 1), "f"), "n": 1000003}, {}, ("prime length 1000003", "of constants")),
+        ("Clip", ["c", "lo"], {"c": np.ones(3, np.uint8), "lo": np.float32(1e9)}, {}, ("of u8, not [] of f32",)),
+        ("Clip", ["x", "lo"], {"lo": np.array([0, 1], "f")}, {}, ("of f32, not [2] of f32",)),
     ],
 )  # fmt: skip
 def test_sizes_without_measure(op: str, inputs: list[str], constants: Any, given: Any, words: tuple[str, ...]) -> None:
@@ -171,6 +181,14 @@ def test_how_often_something_is_not_zero_may_be_known() -> None:
     module = import_onnx(model, "m")
     x = np.array([1, 2, 3], np.float32)
     assert run_graph(module, "main", {"x": x})["y"].tolist() == [1, 3]
+
+
+def test_memory_that_runs_out_is_an_error_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hungry(node: Any) -> Any:
+        return np.zeros(1 << 46)
+
+    monkeypatch.setitem(OPERATORS, "Relu", hungry)
+    refused(file([helper.make_node("Relu", ["x"], ["y"])], ["y"]), "node 0 Relu", OUT_OF_MEMORY)
 
 
 def test_a_chain_that_doubles_is_not_computed_in_memory() -> None:

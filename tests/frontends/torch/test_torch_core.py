@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 from torch_harness import Call, compare, imported
 
 from sdk.errors import BuildError
+from sdk.frontends.failures import OUT_OF_MEMORY
 from sdk.frontends.torch.importer import import_exported
 from sdk.frontends.torch.operators import OPERATORS
 from sdk.frontends.torch.refused import REFUSED
@@ -142,6 +144,16 @@ def test_refused_operators_say_why() -> None:
     with pytest.raises(BuildError, match="complex64") as caught:
         imported(Call(lambda x: x + 1), (torch.zeros(2, dtype=torch.complex64),))
     assert "view_as_real" in str(caught.value.hint)
+
+
+def test_memory_that_runs_out_is_an_error_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hungry(node: Any, x: Any) -> Any:
+        return np.zeros(1 << 46)
+
+    monkeypatch.setitem(OPERATORS, "aten.neg.default", hungry)
+    with pytest.raises(BuildError) as caught:
+        imported(Call(lambda x: -x), (ROWS,))
+    assert OUT_OF_MEMORY in str(caught.value.where)
 
 
 def test_learning_is_refused() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F64, I64, DType
+from sdk.compiler.ops.shapes import same_extent
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__: list[str] = []
@@ -222,8 +223,11 @@ def _limit(node: OnnxNode, k: int, missing: float) -> float | None:
     """A limit known at import, ``missing`` where there is none, None where it is only known at run time."""
     if not node.given_input(k):
         return missing
+    kind, limit = node.type(0).dtype, node.type(k)
+    if limit.dtype != kind or not same_extent(limit.size, 1):
+        node.fail(f"its limits must be single numbers of {kind}, not {list(limit.shape)} of {limit.dtype}")
     data = node.data(k)
-    found: float | None = None if data is None else data.reshape(-1)[0].item()
+    found: float | None = None if data is None else data.item()
     return found
 
 

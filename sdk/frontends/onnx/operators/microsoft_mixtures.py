@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from sdk.budget import AXIS_TABLE, check_limit
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32
 from sdk.compiler.ops.shapes import same_extent
@@ -246,6 +247,7 @@ def _crop_places(node: OnnxNode, regions: Value, axis: int, size: int, extent: V
     last = node.call("sub", extent, node.scalar(1.0, F32))
     if size > 1:
         step = node.call("div", node.call("mul", node.call("sub", final, first), last), node.scalar(size - 1.0, F32))
+        check_limit(AXIS_TABLE, size, "sampling along an axis")
         steps = node.const(np.arange(size, dtype=np.float32).reshape(1, -1), "samples")
         at = node.call("add", node.call("mul", first, last), node.call("mul", steps, step))
     else:

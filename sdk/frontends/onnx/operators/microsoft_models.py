@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sdk.budget import AXIS_TABLE, FOLDED, check_limit
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, I64
 from sdk.compiler.sym import Dim
@@ -31,6 +32,7 @@ def inverse(node: OnnxNode) -> Value:
     size = x.type.shape[-1] if x.type.rank >= 2 else None
     if not isinstance(size, int) or size != x.type.shape[-2]:
         node.fail("it needs square matrices of a known size")
+    node.builder.budget.spend(FOLDED, size * size * x.type.dtype.nbytes, node.source)
     ones = node.const(np.eye(size, dtype=x.type.dtype.numpy), "ones")
     return node.call("solve", x, spread(node, ones, x.type.shape))
 
@@ -205,6 +207,7 @@ def _inside(node: OnnxNode, rois: Value, column: int, pooled: int, size: Dim) ->
     begin, end = rounded(column), rounded(column + 2)
     extent = node.call("maximum", node.call("add", node.call("sub", end, begin), one), one)
     bins = node.call("div", extent, node.scalar(float(pooled), kind))
+    check_limit(AXIS_TABLE, pooled, "pooling along an axis")
     steps = np.arange(pooled + 1, dtype=np.float32).reshape(1, -1)
     low = node.call("floor", node.call("mul", bins, node.const(steps[:, :-1], "cells")))
     high = node.call("ceil", node.call("mul", bins, node.const(steps[:, 1:], "next")))

@@ -56,6 +56,8 @@ def _split_sizes(node: OnnxNode, extent: Dim) -> tuple[Dim, ...]:
     if node.given_input(1):
         return node.dims(1)
     count = node.int("num_outputs", node.outputs)
+    if count != node.outputs:
+        node.fail(f"num_outputs is {count}, it has {node.outputs} outputs")
     size = ceildiv(extent, count)
     if prove_eq(size * count, extent) is True:
         return tuple(size for _ in range(count))

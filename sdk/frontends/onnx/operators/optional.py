@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sdk.budget import NODES, check_limit
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, I64
 from sdk.compiler.sym import Dim, dmin
@@ -130,8 +131,9 @@ def split_to_sequence(node: OnnxNode) -> Value:
     if not node.given_input(1) or node.type(1).rank == 0:
         if not isinstance(extent, int) or not isinstance(sizes[0], int) or sizes[0] < 1:
             node.fail(f"how many parts of {sizes[0]} an axis of {extent} has must be a number")
-        step = sizes[0]
-        sizes = tuple(dmin(step, extent - k * step) for k in range(-(-extent // step)))
+        step, count = sizes[0], -(-extent // sizes[0])
+        check_limit(NODES, count, f"an axis of {extent} elements in parts of {step}")
+        sizes = tuple(dmin(step, extent - k * step) for k in range(count))
     found, begin = [], 0
     for size in sizes:
         if not isinstance(size, int) or size < 0:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
 
+from sdk.budget import AXIS_TABLE, check_limit
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F16, F32, DType
 from sdk.compiler.ops.shapes import same_extent
@@ -99,6 +101,7 @@ def _roi_places(node: OnnxNode, rois: Value, axis: int, cells: int, samples: int
     extent = node.call("sub", end, start)
     if not half:
         extent = node.call("maximum", extent, node.scalar(1, rois.type))
+    check_limit(AXIS_TABLE, cells * samples, "sampling along an axis")
     steps = (np.arange(cells * samples) + 0.5) / (cells * samples)
     fractions = node.const(steps.astype(rois.type.dtype.numpy).reshape(1, -1), "samples")
     return node.call("add", start, node.call("mul", extent, fractions))
@@ -170,6 +173,7 @@ def _taps_at(node: OnnxNode, axis: int, kernel: tuple[int, ...], out: tuple[Dim,
     axes = len(kernel)
     stride, dilation = node.ints("strides", (1,) * axes), node.ints("dilations", (1,) * axes)
     pads = node.ints("pads", (0,) * 2 * axes)
+    check_limit(AXIS_TABLE, math.prod(kernel), "a kernel")
     at = np.indices(kernel)[axis].reshape(-1) * dilation[axis] - pads[axis]
     first = node.const(at.astype(kind.numpy).reshape(-1, *(1 for _ in kernel)), "taps")
     steps = node.call("iota", extent=out[axis], start=0, step=1, dtype="i64")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sdk.budget import FOLDED
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I64
 from sdk.compiler.ops.shapes import same_extent
@@ -93,12 +94,14 @@ def mel_weight_matrix(node: OnnxNode) -> Value:
     bands, length, rate = (int(v) for v in known[:3])
     if bands < 1 or length < 1 or rate < 1 or not -700.0 < known[3] <= known[4]:
         node.fail(f"{bands} bands from {known[3]} to {known[4]} Hz of {rate} Hz in a transform of length {length}")
+    bins = length // 2 + 1
+    node.builder.budget.spend(FOLDED, 8 * (bands + 2) * bins, node.source)
     low, high = (2595 * np.log10(1 + edge / 700) for edge in known[3:])
     mels = low + np.arange(bands + 2) * ((high - low) / (bands + 2))
     edges = np.floor((length + 1) * (700 * (10 ** (mels / 2595) - 1)) / rate).astype(np.int64)
-    if edges.min() < 0 or edges.max() > length // 2 + 1:
+    if edges.min() < 0 or edges.max() > bins:
         node.fail(f"bands up to {known[4]} Hz are above half of {rate} Hz")
-    return node.const(_triangles(edges, length // 2 + 1, bands).astype(kind.numpy))
+    return node.const(_triangles(edges, bins, bands).astype(kind.numpy))
 
 
 def _triangles(edges: np.ndarray, bins: int, bands: int) -> np.ndarray:
