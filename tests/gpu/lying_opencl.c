@@ -2,8 +2,8 @@
    off; NAME* is all that begin so), "build=NAME" (it does not compile), "limits" (groups of one item, little memory to
    share), "lost" (the fourth wait finds the device gone), "memory" (no buffer is to be had), "times" (there are no time
    stamps), "buffers" (small ones only), "crash=NAME" (compiling that kernel ends the program), "binary" (no compiled
-   program is taken), "apart" (the device has memory of its own), "keeps" (the driver keeps a copy of the host's memory,
-   and never moves it). */
+   program is taken), "apart" (the device has memory of its own), "free" (less memory, as when others have taken some),
+   "keeps" (the driver keeps a copy of the host's memory, and never moves it). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -172,6 +172,9 @@ int32_t clGetDeviceInfo(object_t d, uint32_t what, size_t n, void *out, size_t *
     }
     if (lie("buffers") != NULL && out != NULL && what == 0x1010u) {
         *(uint64_t *)out = 64u;
+    }
+    if (lie("free") != NULL && out != NULL && what == 0x101Fu) {
+        *(uint64_t *)out -= 1u << 20;
     }
     if (lie("apart") != NULL && out != NULL && what == 0x1035u) {
         *(uint32_t *)out = 0u;

@@ -81,6 +81,16 @@ def test_kernels_are_kept_and_proved_once(driver: tuple[str, Lying], keep: Path)
     assert len([*keep.iterdir()]) == 2
 
 
+def test_what_is_kept_does_not_depend_on_how_much_memory_is_free(net: Path, lying: Lying, keep: Path) -> None:
+    given = (kept, net, net.parent / "opencl", keep, {"gpu": "opencl"})
+    fine(lying("", *given))
+    (file,) = keep.iterdir()
+    before = file.read_bytes()
+    assert fine(lying("free", *given)) == ""
+    assert [file] == [*keep.iterdir()]
+    assert file.read_bytes() == before
+
+
 def test_what_is_damaged_is_thrown_away(net: Path, lying_vulkan: Lying, keep: Path) -> None:
     assert lying_vulkan("", damaged, net, net.parent / "vulkan", keep, 40, {"gpu": "vulkan"}) == []
 

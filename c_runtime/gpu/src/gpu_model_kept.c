@@ -37,9 +37,12 @@ static uint64_t key_of(const sdk_gpu_model_t *model, uint64_t hash)
 {
     const sdk_gpu_plans_t *const plans = model->plans;
     const sdk_gpu_t *const gpu = model->gpu;
+    sdk_gpu_limits_t limits;
+    memcpy(&limits, &gpu->limits, sizeof limits); /* with what lies between its members */
+    limits.memory_bytes = 0u;                     /* of PoCL what is free just now; nothing depends on it */
     hash = hashed(hash, gpu->driver->name, strlen(gpu->driver->name));
     hash = hashed(hash, &gpu->device, sizeof gpu->device);
-    hash = hashed(hash, &gpu->limits, sizeof gpu->limits);
+    hash = hashed(hash, &limits, sizeof limits);
     hash = hashed(hash, plans->hash, strlen(plans->hash));
     for (uint32_t k = 0; k < plans->code_count; ++k) {
         const sdk_gpu_code_t *const code = &plans->codes[k];
