@@ -12,7 +12,7 @@ from schedules import test_float_windows, test_integer16, test_rules
 
 from sdk.boards import load_board
 from sdk.cli import run_command
-from sdk.compiler.analysis.row_calls import drop_single_trips
+from sdk.compiler.analysis.row_calls import drop_single_trips, loops_of_product
 from sdk.compiler.ir.types import F32, I8, I16, I32, U8, TensorType
 from sdk.compiler.machines import lookup
 from sdk.compiler.machines.lookup import MACHINES, in_order, machine_for
@@ -43,6 +43,7 @@ BYTES += [
     test_rules.conv(12, 12, 1, 1, 3, 1, 0), test_rules.conv(12, 12, 1, 8, 3, 1, 0),
     test_rules.conv(9, 12, 1, 8, 1, 1, 0), test_rules.conv(9, 12, 8, 1, 3, 1, 0),
 ]  # fmt: skip
+POINTS = [test_rules.conv(3, 9, depth, 1, 1, 1, 0) for depth in (4, 12)]  # into one channel
 WIDE = (TensorType(I16, (1, 20, 8, 40)), *COLUMN[1][1:])
 HALVES = [*test_integer16.CASES.values(), (COLUMN[0], WIDE, {**COLUMN[2], "pad_value": 0, "x_offset": 0})]
 
@@ -71,6 +72,9 @@ def nests(machine: Machine) -> Iterator[Nest]:
         plain, known = drop_single_trips(loops), {"w": [arrays["w"] // 4], "b": [arrays["b"] % 99]}
         yield Nest(plain, even=frozenset({"w"}), known=known)
         yield Nest(plain)
+    for case in POINTS:
+        loops = test_rules.naive(case, machine)[0]
+        yield Nest(drop_single_trips(loops, loops_of_product(loops)))
     for case in HALVES:
         yield Nest(drop_single_trips(test_integer16.nest(case)[0]))
     yield Nest(test_float_windows.nest("same")[0])

@@ -13,6 +13,7 @@ from sdk.compiler.analysis.row_calls import drop_single_trips, loops_of_product
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.machines.lookup import MACHINES
 from sdk.compiler.machines.nest import Nest
+from sdk.compiler.machines.thumb import GATHERED
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.rules import rule_for
 from sdk.compiler.schedules.trace import replay
@@ -20,8 +21,12 @@ from sdk.compiler.schedules.trace import replay
 DSP = next(m for m in MACHINES if m.name == "dsp")
 
 
-def check(x_shape: tuple[int, ...], w_shape: tuple[int, ...], rule_name: str, **window: Any) -> None:
-    """The rule takes a convolution, replays to the same loops, and computes whole images and some rows rightly."""
+SINGLE = ("pair-window", "direct-window")  # for images of one channel
+
+
+def check(x_shape: tuple[int, ...], w_shape: tuple[int, ...], *rules: str, **window: Any) -> None:
+    """A rule of these takes a convolution, replays to the same loops, and computes whole images and some rows
+    rightly."""
     attrs: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "pad": (0,) * 4, "pad_value": 0, "x_offset": 0}
     attrs |= window
     types = (TensorType(I8, x_shape), TensorType(I8, w_shape), TensorType(I32, w_shape[:1]))
@@ -34,7 +39,7 @@ def check(x_shape: tuple[int, ...], w_shape: tuple[int, ...], rule_name: str, **
     want = op.reference(x, weights, bias, **attrs)
     rule, done = rule_for(Nest(loops), DSP)
     assert rule is not None
-    assert rule.name == rule_name
+    assert rule.name in rules
     assert replay(loops, done.trace) == done
     computes(done, {"x": x, "w": weights, "b": bias}, want)
 
@@ -48,7 +53,31 @@ def unequal(pixels: int, stride: int, dilation: int) -> bool:
 @pytest.mark.parametrize("depth", [1, 2, 3, 7])
 @pytest.mark.parametrize("width", [4, 7, 13, 61])
 def test_channels_of_pixels_are_taps(width: int, depth: int, stride: Any) -> None:
-    check((1, 61, width, depth), (6, 1, 1, depth), "point-rows", stride=stride)
+    check((1, 61, width, depth), (6, 1, 1, depth), "point-rows" if depth > 1 else "direct-points", stride=stride)
+    check((1, 91, width, depth), (1, 1, 1, depth), "direct-points", stride=stride)
+
+
+@pytest.mark.parametrize("depth", [8, 9, 12, 31])
+def test_longer_sums_into_one_channel(depth: int) -> None:
+    """In small layers; larger ones take the code of those with more channels."""
+    check((1, 3, 9, depth), (1, 1, 1, depth), "direct-points")
+    check((1, 5, 9, depth), (1, 1, 1, depth), "direct-points", stride=(1, 2))
+    check((1, 7, 150, depth), (1, 1, 1, depth), "word-tiles")
+
+
+@pytest.mark.parametrize("width", [5, 24, 31])
+@pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (10, 4), (3, 1), (1, 7), (2, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("stride", "dilation"), [((1, 1), (1, 1)), ((2, 2), (1, 1)), ((3, 1), (1, 2)), ((2, 3), (2, 1))]
+)
+def test_windows_of_one_channel(width: int, kernel: Any, stride: Any, dilation: Any) -> None:
+    """They serve all channels of the result, few and many."""
+    reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    pad = (reach[0] // 2, reach[1] // 2, reach[0] // 3, (reach[1] + 1) // 2)
+    for outputs in (1, 3, 9, 20):
+        window = {"stride": stride, "dilation": dilation, "pad": pad, "pad_value": 11}
+        others = ("row-windows", "row-taps") if width == 5 or kernel[1] == 1 else ()
+        check((1, 25, width, 1), (outputs, *kernel, 1), *SINGLE, *others, **window)
 
 
 @pytest.mark.parametrize("height", [1, 5])
@@ -60,7 +89,8 @@ def test_windows_of_one_row(height: int, taps: int, depth: int, stride: int, dil
     for width in (61, 72):
         pixels = (width + reach // 2 + reach // 3 - reach - 1) // stride + 1
         rule = "row-windows" if unequal(pixels, stride, dilation) else "row-taps"
-        check((1, height, width, depth), (8, 1, taps, depth), rule, **window)
+        rules = SINGLE if depth == 1 and height > 1 else (rule,)
+        check((1, height, width, depth), (8, 1, taps, depth), *rules, **window)
 
 
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 2), (2, 3), (2, 4)])
@@ -69,7 +99,7 @@ def test_dilated_windows_of_several_rows(stride: int, dilation: int) -> None:
         window = {"stride": (2, stride), "dilation": (2, dilation), "pad": (2, dilation, 1, 2), "pad_value": -7}
         pixels = (width + dilation + 2 - 2 * dilation - 1) // stride + 1
         rule = "row-windows" if unequal(pixels, stride, dilation) else "row-taps"
-        check((1, 9, width, depth), (5, 3, 3, depth), rule, **window)
+        check((1, 9, width, depth), (5, 3, 3, depth), *(SINGLE if depth == 1 else (rule,)), **window)
 
 
 @pytest.mark.parametrize("width", [2, 5, 14, 150])
@@ -78,7 +108,8 @@ def test_dilated_windows_of_several_rows(stride: int, dilation: int) -> None:
 def test_windows_of_one_column(width: int, taps: int, depth: int, stride: int, dilation: int, pad: int) -> None:
     """No two taps follow each other along a row: the windows of a row, or of a part of a long one, are gathered."""
     window = {"stride": (stride, 1), "dilation": (dilation, 1), "pad": (pad, 0, pad + 1, 0), "pad_value": 3}
-    check((1, 21, width, depth), (8, taps, 1, depth), "row-windows", **window)
+    rules = SINGLE if depth == 1 and taps * 8 <= GATHERED else ("row-windows",)
+    check((1, 21, width, depth), (8, taps, 1, depth), *rules, **window)
 
 
 @pytest.mark.parametrize("window", [(2, 2), (3, 2), (2, 3)])

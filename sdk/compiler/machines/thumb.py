@@ -11,7 +11,7 @@ from sdk.compiler.machines.machine import NO_FLOATS, Assembly, Dot, Machine
 from sdk.compiler.machines.nest import Choice
 from sdk.compiler.schedules.rules.integer import WordTiles
 from sdk.compiler.schedules.rules.integer16 import HalfTiles
-from sdk.compiler.schedules.rules.integer_direct import DirectWindow
+from sdk.compiler.schedules.rules.integer_direct import DirectPoints, DirectWindow
 from sdk.compiler.schedules.rules.integer_pairs import PairWindow
 from sdk.compiler.schedules.rules.integer_rows import PointRows, RowTaps
 from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles, WordPairs
@@ -30,10 +30,11 @@ SMALLER: Final = 64  # of windows, and sums along rows: the plain nest takes fou
 PITCH: Final = 52
 REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
 POINTS: Final = 7  # products of a pointwise sum; those of longer ones are better taken of bytes, two weights at once
+LONGER_POINTS: Final = 64  # the same, of small layers with one channel of the result
 GATHERED: Final = 32  # products of a sum whose windows are gathered; set over rows of 5 and 14, 4 to 24 outputs
 PAIR_TILES: Final = (7, 6, 5, 4, 3, 2, 1)  # the same, of depthwise windows
 TILES: Final = (7, 6, 5, 4, 3, 2)  # pixels whose sums, and pairs of elements, are in registers
-PAIR_WINDOW: Final = PairWindow("bytes", SMALLER, REGION, PITCH, PAIR_TILES)
+PAIR_WINDOW: Final = PairWindow("bytes", SMALLER, REGION, PITCH, PAIR_TILES, GATHERED)
 DIRECT: Final = 10  # taps whose weights are in five registers
 # two channels, as bringing sums to bytes is long: with four, elements of small windows take a tenth fewer instructions
 POOL: Final = Pool(columns=2, taps=9, minimum=64)
@@ -51,20 +52,22 @@ DSP: Final = Machine(
     column_tables=True,
     assembly=Assembly(),
     rules=(
+        DirectWindow(SMALLER, REGION, DIRECT, PAIR_WINDOW),
+        PAIR_WINDOW,
         RowTaps("bytes", SMALLER, REGION, TILES, pairs=64, gathered=GATHERED),
+        DirectPoints(SMALLER, maximum=POINTS),
         PointRows(SMALLER, REGION, PAIR_TILES, maximum=POINTS),
         RowWindows(SMALLER, REGION, PAIR_TILES, maximum=GATHERED, words=16),
         # unpacking a row that stands alone costs its two bytes an element in scratch, and pays where channels share it
         JoinedTiles(SMALL, wide_channels=16, small_row=384),
         # eight dots of each sum written out: fewer instructions for more flash, in large layers only
         WordTiles(SMALL, dots=8, long_work=1 << 17),
-        DirectWindow(SMALLER, REGION, DIRECT, PAIR_WINDOW),
-        PAIR_WINDOW,
+        DirectPoints(SMALLER, maximum=LONGER_POINTS),
         replace(COLUMN_BYTES, minimum=SMALLER),
         WordWindow(SMALL),
         RowTaps("halves", MIN_MACS, REGION, TILES),
         HalfTiles(MIN_MACS, part=32),
-        PairWindow("halves", MIN_MACS, REGION, PITCH, PAIR_TILES),
+        PairWindow("halves", MIN_MACS, REGION, PITCH, PAIR_TILES, GATHERED),
         COLUMN_HALVES,
         RegisterTiles(SMALL, steps=2, alone=8, part=32),  # sums of fewer products than a word holds
         POOL,

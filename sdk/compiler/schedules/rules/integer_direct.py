@@ -12,11 +12,14 @@ from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import DEFAULT, Nest
 from sdk.compiler.schedules.line_buffer import LineBuffer
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, loops_of
+from sdk.compiler.schedules.rules.contraction import column_axis
+from sdk.compiler.schedules.rules.gather import windowed
 from sdk.compiler.schedules.rules.integer_pairs import PairWindow
 from sdk.compiler.schedules.rules.integer_window import (
     STORE,
     dilation,
     inside,
+    is_window,
     multiplier,
     pixels_of,
     span,
@@ -27,7 +30,7 @@ from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, trip, wri
 from sdk.compiler.schedules.rules.shifted import shift_sums
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["DirectWindow"]
+__all__ = ["DirectPoints", "DirectWindow"]
 
 LINES: Final = 150  # instructions of pixels that are written out in a loop over rows
 WRITTEN: Final = 32  # words of a row that are copied between two branches; more are a loop
@@ -40,6 +43,58 @@ AROUND_LOOP: Final = 15
 AROUND_ROWS: Final = 60
 CHANNEL: Final = 30
 AROUND_PIXELS: Final = 30
+# of pointwise sums of one product: to unpack an element, and around a channel more than where all were unpacked before
+COPY_POINT: Final = 2
+AROUND_POINTS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DirectPoints:
+    """Pointwise products whose elements are read too seldom to be unpacked first: one channel of the result at a time,
+    of pixels that are written out. It takes ``minimum`` multiply-accumulates: sums of one product, and those of
+    ``maximum`` products at most into a single channel, four of a word at once."""
+
+    minimum: int
+    maximum: int
+    name = "direct-points"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of pixels of bytes, unless another structure is chosen."""
+        if not nest.is_product("contraction", "bytes", self.minimum) or nest.choice != DEFAULT:
+            return False
+        part, depth = nest.part, extent(nest.part.reduce)
+        outputs = extent(part.spatial[-1:])
+        pays = COPY_POINT * extent(part.spatial[:-1]) > AROUND_POINTS * outputs if depth == 1 else outputs == 1
+        return pays and depth <= self.maximum and not windowed(nest.loops, part)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Elements read one by one.
+
+        Raises:
+            ScheduleError: there are no pixels, or of a number known at run time, or a step does not apply.
+        """
+        loops, part = nest.loops, nest.part
+        if len(part.spatial) < 3 or not isinstance(part.spatial[-2].hi, int):
+            raise ScheduleError("no rows of pixels, or of a number known at run time")
+        channel, pixel, row = loops_of(part.spatial[:-4:-1])
+        s, depth, reduce = Schedule(loops), extent(part.reduce), loops_of(part.reduce)
+        s.pack(part.b, 1, 1)
+        if depth < BYTES:
+            s.use_i16(part.b)
+        shift_sums(s, nest)
+        rows = s.block(row, part.spatial[-3].var.hi + 1).inner
+        s.reorder(pixel, channel).reorder(rows, channel)
+        if window_stride(loops, part, part.spatial[-2].var) == 1:
+            pixel = s.fuse(rows, pixel, "px")
+        count = pixels_of(part)
+        most = min(LINES // (2 * depth + STORE), count)
+        whole = max(size for size in range(1, most + 1) if count % size == 0)
+        tile = s.overlap(pixel, whole if 2 * whole > most else most)
+        if depth >= BYTES:
+            words = s.split(fuse_all(s, reduce, "k"), BYTES)
+            s.use_dot(words.inner)
+            reduce = [words.outer, *([words.tail] if words.tail else [])]
+        return write_out(s, [tile.inner, *reduce])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +113,7 @@ class DirectWindow:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Small windows of some pixels, unless another structure is chosen."""
-        if not nest.is_product("window", "bytes", self.minimum) or nest.choice != DEFAULT:
+        if not is_window(nest, "bytes", self.minimum, self.pairs.gathered) or nest.choice != DEFAULT:
             return False
         part = nest.part
         if len(part.spatial) < 3 or multiplier(nest.loops, part) == 0 or pixels_of(part) < 2:
@@ -138,7 +193,7 @@ def _direct(nest: Nest, chosen: _Candidate) -> Loops:
     loops, part = nest.loops, nest.part
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
     s, reduce, several = Schedule(loops), loops_of(part.reduce), multiplier(loops, part)
-    s.pack(part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).use_i16(part.b)
+    s.pack(part.b, 1, 1, column_axis(loops, part)).use_i16(part.b)
     shift_sums(s, nest)
     around = [channel]
     if several > 1:

@@ -11,6 +11,7 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import Loop, loops_of
+from sdk.compiler.schedules.rules.contraction import column_axis
 from sdk.compiler.schedules.rules.integer_window import (
     AROUND_TILE,
     STORE,
@@ -18,6 +19,7 @@ from sdk.compiler.schedules.rules.integer_window import (
     copy_in_runs,
     dilation,
     inside,
+    is_window,
     multiplier,
     pixels_of,
     row_cost,
@@ -38,6 +40,7 @@ ENOUGH: Final = 4  # pixels of a row for which elements are staged that no windo
 COPY: Final = 2
 AROUND_COPY: Final = 6
 AROUND_CHANNEL: Final = 40
+MANY: Final = 8  # channels of the result to one of the image
 UNEVEN: Final = 75  # instructions around a part of a row that has fewer pixels than another
 
 
@@ -49,7 +52,8 @@ class PairWindow:
     ``region`` bytes of rows are staged together, ``pitch`` elements apart where rows are so short and tiles of 6
     pixels, or of 3 that are strides apart, divide them. Else that of ``tiles`` is taken which executes least. Channels
     of the result that read one channel share what is staged. Pixels whose taps are dilated are neighbours of those a
-    dilation further, so a row is staged in as many parts.
+    dilation further, so a row is staged in as many parts. Windows of one column of an image of one channel are another
+    rule's where they have more than ``gathered`` products a pixel.
     """
 
     factors: Factors
@@ -57,11 +61,12 @@ class PairWindow:
     region: int
     pitch: int
     tiles: tuple[int, ...]
+    gathered: int
     name = "pair-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows along rows of some pixels, unless another structure is chosen."""
-        if not nest.is_product("window", self.factors, self.minimum) or nest.choice.variant is not None:
+        if not is_window(nest, self.factors, self.minimum, self.gathered) or nest.choice.variant is not None:
             return False
         loops, part = nest.loops, nest.part
         if len(part.spatial) < 3 or multiplier(loops, part) == 0 or pixels_of(part) < 2:
@@ -133,6 +138,7 @@ def _sizes(rule: PairWindow, nest: Nest) -> _Sizes:
     width = step * (-(-pixels_of(part) // parts) - 1) + across
     # layers of an image that is halved again and again have rows as far apart, so that one kernel serves them all
     alike = parts == 1 and tm == (SHARED if step == 1 else 3) and pixels % tm == 0 and width <= rule.pitch
+    alike &= nest.kind == "window"
     pitch = rule.pitch if alike else width + width % 2  # so that rows begin at words, of which one LDRD reads two
     return _Sizes(parts, pixels, step, tm, across, width, pitch, _rows_at_once(rule, loops, part, pitch), alike)
 
@@ -143,7 +149,7 @@ def _pairs(rule: PairWindow, nest: Nest) -> Loops:
     sizes = _sizes(rule, nest)
     parts, across = sizes.parts, sizes.across
     s, reduce = Schedule(loops), loops_of(part.reduce)
-    s.pack(part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).use_i16(part.b)
+    s.pack(part.b, 1, 1, column_axis(loops, part)).use_i16(part.b)
     shift_sums(s, nest)
     rows = s.block(row, sizes.rows)
     inside = [rows.inner, pixel]
@@ -193,9 +199,12 @@ def _tile(rule: PairWindow, loops: Loops, part: Contraction, pixels: int, step: 
 
 
 def _rows_at_once(rule: PairWindow, loops: Loops, part: Contraction, pitch: int) -> int:
-    """Rows of the result whose windows are staged together: as many as the region has room for."""
+    """Rows of the result whose windows are staged together: as many as the region has room for, one where so many
+    channels read what is staged that staging it again for the next costs little."""
     row: Var = part.spatial[-3].var
     taps = math.prod(tap.hi + 1 for tap in taps_along(loops, part, row))
+    if taps > 1 and multiplier(loops, part) >= MANY:
+        return 1
     reach = (taps - 1) * dilation(loops, part, row) + 1
     maximum = max((rule.region // (2 * pitch) - reach) // window_stride(loops, part, row) + 1, 1)
     return maximum if pitch == rule.pitch else min(maximum, row.hi + 1)

@@ -25,6 +25,7 @@ __all__ = [
     "dilation",
     "inside",
     "is_depthwise",
+    "is_window",
     "multiplier",
     "pixels_of",
     "row_cost",
@@ -261,11 +262,28 @@ def _same_channel(loops: Loops, part: Contraction) -> bool:
     return multiplier(loops, part) == 1
 
 
+def is_window(nest: Nest, factors: Factors, minimum: int, gathered: int) -> bool:
+    """Whether it is a product of windows, each of one channel: depthwise, or a convolution of an image of one channel
+    and several rows, which all channels of the result read. Windows of one column with more than ``gathered`` products
+    a pixel, those of all channels together, are another rule's to gather; where code shall be short, another's is."""
+    if nest.is_product("window", factors, minimum):
+        return True
+    if not nest.is_product("contraction", factors, minimum) or nest.compact or len(nest.part.spatial) < 3:
+        return False
+    loops, part = nest.loops, nest.part
+    row, pixel = (taps_along(loops, part, loop.var) for loop in part.spatial[-3:-1])
+    if part.spatial[-3].var.hi == 0:
+        return False
+    if multiplier(loops, part) != extent(part.spatial[-1:]) or {loop.var for loop in part.reduce} != row | pixel:
+        return False
+    return bool(pixel) or extent(part.reduce) * extent(part.spatial[-1:]) <= gathered
+
+
 def multiplier(loops: Loops, part: Contraction) -> int:
     """How many channels of the result read each channel of ``a``, which follow each other; 0 where it is otherwise."""
     var = part.spatial[-1].var
     reads = [n.index[-1] for n in walk(loops.body) if isinstance(n, Load) and n.buffer == part.a]
     for size in (n for n in range(1, var.hi + 2) if (var.hi + 1) % n == 0):
-        if all(at == floordiv(var.expr, size) for at in reads):
+        if all(at == floordiv(var.expr, size) or (at == 0 and size == var.hi + 1) for at in reads):
             return size
     return 0
