@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 NAMES = {
     "kws": "kws_ref_model.tflite",
     "vww": "vww_96_int8.tflite",
@@ -35,14 +39,23 @@ BOARDS = (
     "aarch64-linux",
     "aarch64-linux-i8mm",
 )
-# Not on every board each: qemu-cortex-m4 is the core of nucleo_l4r5zi, and person is of the operators of vww.
-ON_M4_TWICE = ("kws", "micro_speech", "hello", "wake_vad")
-LEFT_OUT = (
-    *((name, "qemu-cortex-m4") for name in NAMES if name not in ON_M4_TWICE),
-    ("person", "qemu-cortex-m7"), ("vww", "qemu-cortex-m33"), ("person", "aarch64-linux-neon"),
-    ("person", "aarch64-linux-i8mm"),
-)  # fmt: skip
+# Each takes as long to build and run as the other seven together: on some boards only, on the others in `make soak`.
+LARGE = ("vww", "ic", "person")
+QUICK = {
+    "vww": ("nucleo_l4r5zi", "microbit", "aarch64-linux-i8mm"),
+    "ic": ("nucleo_l4r5zi", "qemu-cortex-m7", "qemu-cortex-m55"),
+    "person": ("nucleo_l4r5zi", "qemu-cortex-m33", "aarch64-linux"),
+}
 OTHER_CORE = "qemu-riscv32"
 ON_OTHER_CORE = ("kws", "ad", "micro_speech", "wake_vad")
 SMALLEST_BOARD = "microbit"
 FIT_SMALLEST = ("wake", "kws", "micro_speech", "hello", "okay_nabu", "wake_vad")
+
+
+def soaked(name: str, *more: Any, quick: bool | None = None) -> Any:
+    """The parameters of a test of a model, marked slow where it is a large one, or where it is not ``quick``."""
+    slow = name in LARGE if quick is None else not quick
+    return pytest.param(name, *more, marks=[pytest.mark.slow] if slow else [])
+
+
+ON_BOARDS = [soaked(n, b, quick=b in QUICK.get(n, BOARDS)) for n in NAMES for b in BOARDS]

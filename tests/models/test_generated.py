@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from real import NAMES
+from real import NAMES, soaked
 
 from sdk.boards import load_board
 from sdk.driver import BuildOptions, build
@@ -43,7 +43,7 @@ def host_flags() -> list[str]:
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [soaked(name, quick=name != "vww") for name in NAMES])
 def test_includes_and_warnings(models: Path, tmp_path: Path, name: str) -> None:
     files = write(tmp_path, models / NAMES[name], "host")
     for file in (*files, *tmp_path.glob("*.h")):
@@ -80,7 +80,7 @@ int main(void) {{
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [soaked(name) for name in NAMES])
 def test_sanitizers_are_silent(models: Path, tmp_path: Path, name: str) -> None:
     # the emulated board's build, whose inputs live in the arena, compiled for this machine without its intrinsics
     from sdk.driver.pipeline import import_model
@@ -97,7 +97,7 @@ def test_sanitizers_are_silent(models: Path, tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [soaked(name, quick=name not in ("vww", "person")) for name in NAMES])
 def test_sanitizers_are_silent_on_the_code_of_this_machine(models: Path, tmp_path: Path, name: str) -> None:
     from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 

@@ -102,7 +102,10 @@ def test_image_net(name: str) -> None:
         agrees(model, name, 1, 3, 224, 224)
 
 
-@pytest.mark.parametrize("name", ["mobilenetv2_size", "resnet50_size", "unet_size"])
+SIZES = ["mobilenetv2_size", pytest.param("resnet50_size", marks=pytest.mark.slow), "unet_size"]
+
+
+@pytest.mark.parametrize("name", SIZES)
 def test_image_net_of_any_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with sdk.compile(path_of(name), dims=SIZE) as model:
         agrees(model, name, 1, 3, 64, 64)

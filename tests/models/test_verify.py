@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from real import BOARDS, FIT_SMALLEST, LEFT_OUT, NAMES, ON_OTHER_CORE, OTHER_CORE, SMALLEST_BOARD, STATEFUL
+from real import FIT_SMALLEST, NAMES, ON_BOARDS, ON_OTHER_CORE, OTHER_CORE, SMALLEST_BOARD, STATEFUL
 
 from sdk.cli import run_command
 
@@ -28,7 +28,7 @@ def test_host(models: Path, name: str, capsys: Capture) -> None:
     assert (code, report["reference"], report["exact_cases"]) == (0, "tflite-micro", cases), report
 
 
-@pytest.mark.parametrize(("name", "board"), [(n, b) for n in NAMES for b in BOARDS if (n, b) not in LEFT_OUT])
+@pytest.mark.parametrize(("name", "board"), ON_BOARDS)
 def test_emulated_board(models: Path, name: str, board: str, capsys: Capture) -> None:
     code, report = verify(capsys, models / NAMES[name], board, 3)
     if board == SMALLEST_BOARD and name not in FIT_SMALLEST:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import pickle
 import re
 import warnings
 from collections.abc import Collection
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
@@ -21,9 +25,25 @@ from sdk.frontends.onnx.importer import import_onnx
 FOREIGN_TYPES: Final = re.compile("BFLOAT16|bfloat16|FLOAT8|FLOAT4|INT4|INT2|string")
 
 
+KEPT: Final = Path(__file__).resolve().parents[3] / ".pytest_cache" / f"onnx-{onnx.__version__}.pickle"
+
+
 @cache
 def all_cases() -> dict[str, Any]:
-    """Every case by name, without its prefix."""
+    """Every case by name, without its prefix. ONNX computes them, which takes ten seconds: the first of the processes
+    that collect tests does it for all."""
+    KEPT.parent.mkdir(exist_ok=True)
+    with KEPT.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not KEPT.exists():
+            made = KEPT.with_suffix(".new")
+            made.write_bytes(pickle.dumps(_computed()))
+            made.rename(KEPT)
+    found: dict[str, Any] = pickle.loads(KEPT.read_bytes())
+    return found
+
+
+def _computed() -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {case.name.removeprefix("test_"): case for case in load_model_tests(kind="node")}
