@@ -30,7 +30,6 @@ from sdk.compiler.schedules.rules.integer_window import (
 from sdk.compiler.schedules.rules.nest import extent, trip, write_out
 from sdk.compiler.schedules.rules.shifted import shift_sums
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import Var
 
 __all__ = ["PairWindow"]
 
@@ -41,6 +40,7 @@ COPY: Final = 2
 AROUND_COPY: Final = 6
 AROUND_CHANNEL: Final = 40
 MANY: Final = 8  # channels of the result to one of the image
+LITTLE: Final = 512  # bytes of an image's rows that are staged together however small it is
 UNEVEN: Final = 75  # instructions around a part of a row that has fewer pixels than another
 
 
@@ -140,7 +140,7 @@ def _sizes(rule: PairWindow, nest: Nest) -> _Sizes:
     alike = parts == 1 and tm == (SHARED if step == 1 else 3) and pixels % tm == 0 and width <= rule.pitch
     alike &= nest.kind == "window"
     pitch = rule.pitch if alike else width + width % 2  # so that rows begin at words, of which one LDRD reads two
-    return _Sizes(parts, pixels, step, tm, across, width, pitch, _rows_at_once(rule, loops, part, pitch), alike)
+    return _Sizes(parts, pixels, step, tm, across, width, pitch, _rows_at_once(rule, nest, pitch), alike)
 
 
 def _pairs(rule: PairWindow, nest: Nest) -> Loops:
@@ -198,13 +198,17 @@ def _tile(rule: PairWindow, loops: Loops, part: Contraction, pixels: int, step: 
     return best_tile(rule.tiles, pixels, step, across, extent(part.reduce) // across)
 
 
-def _rows_at_once(rule: PairWindow, loops: Loops, part: Contraction, pitch: int) -> int:
-    """Rows of the result whose windows are staged together: as many as the region has room for, one where so many
-    channels read what is staged that staging it again for the next costs little."""
-    row: Var = part.spatial[-3].var
+def _rows_at_once(rule: PairWindow, nest: Nest, pitch: int) -> int:
+    """Rows of the result whose windows are staged together: as many as the region has room for; of an image of one
+    channel those that take no more bytes than it does, and one where so many channels read what is staged that staging
+    it again for the next row costs little."""
+    loops, part, region = nest.loops, nest.part, rule.region
+    row, pixel = (loop.var for loop in part.spatial[-3:-1])
     taps = math.prod(tap.hi + 1 for tap in taps_along(loops, part, row))
     if taps > 1 and multiplier(loops, part) >= MANY:
         return 1
+    if nest.kind != "window":
+        region = min(region, max(inside(loops, part, row) * inside(loops, part, pixel), LITTLE))
     reach = (taps - 1) * dilation(loops, part, row) + 1
-    maximum = max((rule.region // (2 * pitch) - reach) // window_stride(loops, part, row) + 1, 1)
+    maximum = max((region // (2 * pitch) - reach) // window_stride(loops, part, row) + 1, 1)
     return maximum if pitch == rule.pitch else min(maximum, row.hi + 1)
