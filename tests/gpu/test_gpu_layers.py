@@ -21,7 +21,7 @@ CHECKS = {
 Checked = Callable[..., Any]
 
 
-@pytest.fixture(params=CHECKS)
+@pytest.fixture(params=["synchronisation", pytest.param("assisted", marks=pytest.mark.slow)])
 def checked(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> Checked:
     """Calls a function in a process with the layers, which may not say anything."""
 
