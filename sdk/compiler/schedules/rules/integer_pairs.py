@@ -14,6 +14,7 @@ from sdk.compiler.schedules.locate import Loop, loops_of
 from sdk.compiler.schedules.rules.contraction import column_axis
 from sdk.compiler.schedules.rules.integer_window import (
     AROUND_TILE,
+    MANY,
     STORE,
     best_tile,
     copy_in_runs,
@@ -39,7 +40,6 @@ ENOUGH: Final = 4  # pixels of a row for which elements are staged that no windo
 COPY: Final = 2
 AROUND_COPY: Final = 6
 AROUND_CHANNEL: Final = 40
-MANY: Final = 8  # channels of the result to one of the image
 LITTLE: Final = 512  # bytes of an image's rows that are staged together however small it is
 UNEVEN: Final = 75  # instructions around a part of a row that has fewer pixels than another
 

@@ -17,6 +17,7 @@ from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var, floordiv, free_vars, linear, max_value, prove_ge
 
 __all__ = [
+    "MANY",
     "ColumnWindow",
     "LaneWindow",
     "WordWindow",
@@ -35,6 +36,8 @@ __all__ = [
     "words_read",
 ]
 
+MANY: Final = 8  # channels of the result to one of the image
+LONG: Final = 16  # products of a window that many channels read
 TAPS: Final = 16  # taps written out; more are a loop
 COPY: Final = 6  # elements copied between two branches; the last ones overlap
 # instructions, as counted in Thumb code: to bring a sum to 8 bits, around a tile, and to find where the last one begins
@@ -265,7 +268,8 @@ def _same_channel(loops: Loops, part: Contraction) -> bool:
 def is_window(nest: Nest, factors: Factors, minimum: int, gathered: int) -> bool:
     """Whether it is a product of windows, each of one channel: depthwise, or a convolution of an image of one channel
     and several rows, which all channels of the result read. Windows of one column with more than ``gathered`` products
-    a pixel, those of all channels together, are another rule's to gather; where code shall be short, another's is."""
+    a pixel, those of all channels together, are another rule's to gather; so are short ones beside each other that many
+    channels read, for which rows staged for one row of the result cost no more, and all where code shall be short."""
     if nest.is_product("window", factors, minimum):
         return True
     if not nest.is_product("contraction", factors, minimum) or nest.compact or len(nest.part.spatial) < 3:
@@ -276,7 +280,12 @@ def is_window(nest: Nest, factors: Factors, minimum: int, gathered: int) -> bool
         return False
     if multiplier(loops, part) != extent(part.spatial[-1:]) or {loop.var for loop in part.reduce} != row | pixel:
         return False
-    return bool(pixel) or extent(part.reduce) * extent(part.spatial[-1:]) <= gathered
+    outputs, products = extent(part.spatial[-1:]), extent(part.reduce)
+    if not pixel:
+        return products * outputs <= gathered
+    over = part.spatial[-2].var
+    apart = max(window_stride(loops, part, over), dilation(loops, part, over))
+    return outputs < MANY or products >= LONG or apart > 1
 
 
 def multiplier(loops: Loops, part: Contraction) -> int:
