@@ -37,7 +37,7 @@ def test_ram(models: Path, name: str, limit: int) -> None:
     ("name", "limit", "max_ratio"),
     # A call for one row stages three, which one for the whole image does once; of rows of five pixels, which kernels
     # take two at a time, the last one is computed twice.
-    [("kws", 6_656, 1.37), ("ic", 17_920, 1.05), ("vww", 29_696, 1.09), ("person", 16_384, 1.09)],
+    [("kws", 6_656, 1.38), ("ic", 17_920, 1.05), ("vww", 29_696, 1.09), ("person", 16_384, 1.09)],
 )
 def test_least_ram(models: Path, name: str, limit: int, max_ratio: float) -> None:
     """Row by row: less than any whole tensors need, at hardly more instructions."""
