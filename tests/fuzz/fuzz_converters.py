@@ -27,10 +27,15 @@ _KINDS = ("float32", "float32", "float32", "float32", "int64", "uint8", "int8", 
 
 
 @functools.cache
+def words(op: str) -> tuple[str, ...]:
+    """The texts in the module of a converter."""
+    return tuple(sorted(set(_WORDS.findall(_text(op)))))
+
+
+@functools.cache
 def attributes(op: str) -> tuple[tuple[str, str], ...]:
     """Kind and name of each attribute that the module of a converter reads."""
-    found = _ASKED.findall(_text(op))
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(_ASKED.findall(_text(op)))))
 
 
 @functools.cache
@@ -84,7 +89,7 @@ def any_operator(draw: Draw) -> onnx.ModelProto:
                 constant_numbers(draw, "s", name, params, constants)
             case _:
                 constant_numbers(draw, "F", name, params, constants)
-    chosen = {name: _attribute(draw, how, op, key) for how, name in attributes(key) if draw.rng.random() < 0.5}
+    chosen = {name: _attribute(draw, how, key) for how, name in attributes(key) if draw.rng.random() < 0.5}
     outputs = [f"y{k}" for k in range(draw.of((1,) * 12 + (2, 3)))]
     node = helper.make_node(op, names, outputs, domain=domain, **chosen)
     model = one_model(draw, [node], params, outputs, constants)
@@ -98,13 +103,12 @@ def _shape(draw: Draw) -> tuple[int, ...]:
     return long if draw.rng.random() < 0.15 else draw.shape()
 
 
-def _attribute(draw: Draw, how: str, op: str, key: str) -> Any:
-    words = tuple(np.unique(_WORDS.findall(_text(key))).tolist()) or (op,)
+def _attribute(draw: Draw, how: str, key: str) -> Any:
     match how:
         case "int" | "ints":
             return draw.attribute("i" if how == "int" else "I")
         case "float" | "floats":
             return draw.attribute("f" if how == "float" else "F")
         case "text":
-            return draw.of(words)
-    return [draw.of(words) for _ in range(draw.of((1, 2, 3)))]
+            return draw.of(words(key))
+    return [draw.of(words(key)) for _ in range(draw.of((1, 2, 3)))]

@@ -18,10 +18,11 @@ CHECKS = {
     "synchronisation": LAYER | {"VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT"},
     "assisted": LAYER | {"VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_GPU_ASSISTED_EXT"},
 }
+SLOW = ("assisted",)
 Checked = Callable[..., Any]
 
 
-@pytest.fixture(params=["synchronisation", pytest.param("assisted", marks=pytest.mark.slow)])
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in CHECKS])
 def checked(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> Checked:
     """Calls a function in a process with the layers, which may not say anything."""
 

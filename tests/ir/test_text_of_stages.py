@@ -19,7 +19,7 @@ from sdk.driver import BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
 from sdk.graph import Entry, ModuleBuilder, Tensor, f32, i8, i16
 from tests.ir.round_trip import check_round_trip
-from tests.models.real import LARGE, NAMES
+from tests.models.real import LARGE, NAMES, soaked
 
 THREE = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "pad_value": -3, "x_offset": 3}
 POINT = {**THREE, "pad": (0, 0, 0, 0)}
@@ -157,20 +157,12 @@ def test_streams_and_shared_kernels_are_among_them() -> None:
     assert any("interleave(2, 2)" in text for text in texts)
 
 
-OF_REAL = ("host", "dsp", "streams", "size", "mve")
 BIG = (*(NAMES[name] for name in LARGE), "resnet_qdq.onnx")
+FILES = (*NAMES.values(), "kws_qdq.onnx", "resnet_qdq.onnx")
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("objective", OF_REAL)
-@pytest.mark.parametrize("name", [f for f in (*NAMES.values(), "kws_qdq.onnx") if f not in BIG])
+@pytest.mark.parametrize("objective", ["host", "dsp", "streams", "size", "mve"])
+@pytest.mark.parametrize("name", [soaked(file, quick=file not in BIG) for file in FILES])
 def test_every_stage_of_real_models(name: str, objective: str, models: Path) -> None:
-    check_stages(import_model(models / name, BuildOptions(), "m"), *OBJECTIVES[objective])
-
-
-@pytest.mark.slow
-@pytest.mark.models
-@pytest.mark.parametrize("objective", OF_REAL)
-@pytest.mark.parametrize("name", BIG)
-def test_every_stage_of_large_models(name: str, objective: str, models: Path) -> None:
     check_stages(import_model(models / name, BuildOptions(), "m"), *OBJECTIVES[objective])

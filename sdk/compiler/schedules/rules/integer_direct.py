@@ -71,7 +71,7 @@ class DirectPoints:
         """Elements read one by one.
 
         Raises:
-            ScheduleError: there are no pixels, or of a number known at run time, or a step does not apply.
+            ScheduleError: there are no rows of pixels, of a number known now, or a step does not apply.
         """
         loops, part = nest.loops, nest.part
         if len(part.spatial) < 3 or not isinstance(part.spatial[-2].hi, int):
