@@ -1,7 +1,7 @@
 """Reductions over axes, which stay as axes of extent 1: sums, products, means, extremes.
 
 ``reduce_sum`` of i8 or i16 is their sum as i32, each raised by ``x_offset`` first: what a quantised mean is made of.
-Half floats are summed in single precision. NaN spreads.
+Means of integers are of their exact sum, rounded to zero; half floats are summed in single precision. NaN spreads.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +20,16 @@ from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Stmt, Store, Value
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, DType, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.conv import shifted
-from sdk.compiler.ops.numerics import compute_type, count, number, quiet, stored, widened
+from sdk.compiler.ops.numerics import compute_type, count, number, quiet, widened
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
 from sdk.compiler.ops.traits import AxisRole, Combine, Reduction
-from sdk.compiler.sym import Dim, Var, dmax, product
+from sdk.compiler.sym import Dim, Var, dmax, max_value, product
 from sdk.errors import BuildError
 
 __all__ = ["RULES", "Rule"]
 
 Array = NDArray[Any]
+BYTES_IN_32_BITS: Final = 1 << 23  # whose sum 32 bits hold
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,15 @@ def _reference(name: str) -> Callable[..., Array]:
     return run
 
 
+def _total_type(name: str, kind: DType, size: Dim) -> DType:
+    """The type of the accumulator of ``size`` elements: of a mean of integers one that holds their exact sum."""
+    if RULES[name].combine is not Combine.MEAN or kind.is_float:
+        return compute_type(kind)
+    most = max_value(size)
+    narrow = kind.bits == 8 and most is not None and most <= BYTES_IN_32_BITS
+    return DType(kind.kind, 32 if narrow else 64)
+
+
 def _truncated(total: Array, size: int) -> Array:
     return np.asarray(np.sign(total) * (np.abs(total) // max(size, 1)))
 
@@ -107,7 +118,8 @@ def _loops(name: str) -> Callable[..., Loops]:
     ) -> Loops:
         """Every result { acc = start; reduced axes { acc = step(acc, x) } o = acc }; reduced axes are kept as 1."""
         x, out, over = types[0], outs[0], nest(outs[0].shape)
-        kind = compute_type(out.dtype)
+        size = product(tuple(x.shape[k] for k in given["axes"]))
+        kind = _total_type(name, out.dtype, size)
         inner = {k: variable(f"r{k}", x.shape[k]) for k in given["axes"]}
         source: list[Dim] = [inner[k].expr if k in inner else i for k, i in enumerate(over.index)]
         acc = Load("acc", (), kind)
@@ -117,7 +129,6 @@ def _loops(name: str) -> Callable[..., Loops]:
         step: Stmt = Store("acc", (), op(rule.step(kind), acc, term))
         for k, var in reversed(inner.items()):
             step = loop(var, x.shape[k], step)
-        size = product(tuple(x.shape[k] for k in given["axes"]))
         # no integer is divided by 0 where an axis may be empty
         parts = count(size if kind.is_float else dmax(size, 1), kind)
         result = op("tdiv", acc, parts) if rule.combine is Combine.MEAN else acc
@@ -125,7 +136,7 @@ def _loops(name: str) -> Callable[..., Loops]:
             Alloc(Buffer("acc", kind, (), "register")),
             Store("acc", (), number(rule.start(kind), kind)),
             step,
-            Store("o", over.index, stored(result, out.dtype)),
+            Store("o", over.index, cast(result, out.dtype)),
         )
         return function(fn, [param("x", x), param("o", out, "write")], [body], over.rows)
 
@@ -145,6 +156,12 @@ def _small(rng: np.random.Generator) -> Array:
     return rng.integers(0, 4, (3, 4))
 
 
+def _large(kind: DType, rng: np.random.Generator) -> Array:
+    """A row near each end of an integer type."""
+    lo, hi = kind.limits
+    return np.stack([rng.integers(lo, lo // 2 + 1, 700), rng.integers(hi // 2, hi, 700)])
+
+
 def _with_nan(rng: np.random.Generator) -> Array:
     return np.where(rng.random((5, 6)) < 0.1, np.nan, rng.standard_normal((5, 6)))
 
@@ -162,9 +179,16 @@ _FLOATS = (
 )
 
 
+_SUMS_BEYOND_THEIR_TYPE = tuple(
+    sample(_T(kind, (2, 700)), axes=(1,), values={0: partial(_large, kind)}) for kind in (I8, U8, I16, I32)
+)
+
+
 def _samples(name: str) -> tuple[Sample, ...]:
     if name == "reduce_sum":
         return (*_OFFSETS, *_FLOATS)
+    if name == "reduce_mean":
+        return (*_FLOATS, *_SUMS_BEYOND_THEIR_TYPE)
     return (*_FLOATS, sample(_T(BOOL, (_N, 3)), axes=(1,))) if "b" in RULES[name].kinds else _FLOATS
 
 
