@@ -187,9 +187,9 @@ class Accesses:
 
     def _first_lanes(self, name: str, type: DType) -> str:
         """The helper that loads or stores the first lanes of a vector."""
-        if self.unit.is_word(type):
-            raise BuildError(f"{name} of {type} in a word has no instruction")
         known = instruction_text(name, (type,), self.unit.features)
+        if not known and self.unit.is_word(type):
+            raise BuildError(f"{name} of {type} in a word has no instruction")
         return self.unit.expand(known) if known else self.unit.helper(f"{name}_{type}")
 
     def _target(self, place: Place, index: Index, type: DType, store: bool) -> CValue:

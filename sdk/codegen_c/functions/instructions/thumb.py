@@ -276,6 +276,52 @@ _LARGER: Final = function(
 )
 
 
+# The first bytes of a word in memory; the others read 0 and are not written.
+_FIRST_BYTES: Final = (
+    function(
+        "loadn_i8x4_dsp",
+        "loadn",
+        "i8x4",
+        """uint32_t @@(const void *from, int32_t count) {
+    const uint8_t *bytes = (const uint8_t *)from;
+    uint32_t out = 0;
+    uint16_t half;
+    if (count >= 4) {
+        __builtin_memcpy(&out, bytes, 4);
+    } else if (count >= 2) {
+        __builtin_memcpy(&half, bytes, 2);
+        out = count == 2 ? half : half | (uint32_t)bytes[2] << 16;
+    } else if (count == 1) {
+        out = bytes[0];
+    }
+    return out;
+}""",
+        _DSP_WORDS,
+        call="@loadn_i8x4_dsp",
+    ),
+    function(
+        "storen_i8x4_dsp",
+        "storen",
+        "i8x4",
+        """void @@(void *to, int32_t count, uint32_t value) {
+    uint8_t *bytes = (uint8_t *)to;
+    uint16_t half = (uint16_t)value;
+    if (count >= 4) {
+        __builtin_memcpy(bytes, &value, 4);
+    } else if (count >= 2) {
+        __builtin_memcpy(bytes, &half, 2);
+        if (count == 3) {
+            bytes[2] = (uint8_t)(value >> 16);
+        }
+    } else if (count == 1) {
+        bytes[0] = (uint8_t)value;
+    }
+}""",
+        _DSP_WORDS,
+        call="@storen_i8x4_dsp",
+    ),
+)
+
 _FLOATS: Final = (
     # Where the C library would be called for a product added in one rounding.
     function(
@@ -323,6 +369,7 @@ SET: Final = InstructionSet(
         *_UNPACKED,
         *_PRODUCTS,
         _LARGER,
+        *_FIRST_BYTES,
         *(_dot4(a, b) for a in _BYTES for b in _BYTES),
         *(_mac4(a, b) for a in _BYTES for b in _BYTES),
         *_FLOATS,

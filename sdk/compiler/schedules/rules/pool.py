@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from sdk.compiler.ir.loops import Alloc, For, Load, Loops, Op
@@ -46,8 +47,9 @@ class Pool:
         if _elements(nest.loops) <= self.minimum:
             raise ScheduleError("few elements")
         s, channel = Schedule(nest.loops), loop_of(around[-1])
-        if not _extremes(around[-1]) or s.attempt(_words, channel, taps) is None:
-            inner = s.overlap(channel, min(self.columns, trip(s.loops, channel))).inner
+        if not _extremes(around[-1]) or not _in_words(s, around, taps, 2 * self.taps):
+            channels = trip(s.loops, channel)
+            inner = s.overlap(channel, channels if channels <= self.columns + 1 else self.columns).inner
             s.unroll_and_jam(inner, taps).unroll(inner)
         size = 1
         for tap in reversed(taps):
@@ -57,10 +59,40 @@ class Pool:
         return s.done()
 
 
-def _words(s: Schedule, channel: Loop, taps: list[Loop]) -> Schedule:
-    """Words of channels."""
+def _in_words(s: Schedule, around: list[For], taps: list[Loop], written: int) -> bool:
+    """Takes words of bytes side by side, if there are any: of channels that fill words; of a row, where windows that
+    are one pixel apart are read as they lie; of channels of which the last word has some of the word before it; or of
+    fewer channels than a word has bytes."""
+    *_, row, channel = (None, *map(loop_of, around))
+    assert channel is not None  # there is a loop around the taps
+    done = None
+    if row and trip(s.loops, channel) % BYTES:
+        done = s.attempt(_row_words, row, channel, taps, written)
+    return (done or s.attempt(_words, channel, taps, written) or s.attempt(_part_words, channel, taps)) is not None
+
+
+def _row_words(s: Schedule, row: Loop, channel: Loop, taps: list[Loop], written: int) -> Schedule:
+    """Words of a row of pixels."""
+    return _words(s, s.fuse(row, channel, f"{row}_{channel}"), taps, written)
+
+
+def _words(s: Schedule, loop: Loop, taps: list[Loop], written: int) -> Schedule:
+    """Words of elements; those that read no more than ``written`` words in all are written out."""
+    words = s.overlap(loop, BYTES)
+    _in_lanes(s, words.inner, taps)
+    if trip(s.loops, words.outer) * math.prod(trip(s.loops, tap) for tap in taps) <= written:
+        s.unroll(words.outer)
+    return s
+
+
+def _part_words(s: Schedule, channel: Loop, taps: list[Loop]) -> Schedule:
+    """Words of which the first bytes are read and written only."""
+    return _in_lanes(s.pad_loop(channel, BYTES), channel, taps)
+
+
+def _in_lanes(s: Schedule, word: Loop, taps: list[Loop]) -> Schedule:
+    """The bytes of a word as lanes."""
     made = {n.buffer.name for n in statements(s.loops.body) if isinstance(n, Alloc)}
-    word = s.overlap(channel, BYTES).inner
     s.unroll_and_jam(word, taps).vectorize(word)
     for acc in sorted(made):
         s.vector_registers(acc, BYTES)
