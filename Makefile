@@ -30,7 +30,9 @@ SOAK_TOOLS := zipalign apksigner firefox-esr
 demo: $(VENV)/.demo-$(STAMP)
 	$(BIN)/python examples/demo.py
 
-test: tools lint
+# Types are checked by a test (tests/test_types.py), beside others.
+test: tools $(VENV)/.test-$(STAMP)
+	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 soak: tools $(VENV)/.test-$(STAMP) $(VENV)/.npm-$(STAMP)

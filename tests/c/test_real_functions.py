@@ -41,7 +41,7 @@ BUILDS = {
     "avx512": ("zig", None, 16),
     "gcc-avx512": ("gcc", None, 16),
 }
-STEP = 2039
+STEP = 4093
 SOAK_STEP = 61
 
 

@@ -128,12 +128,15 @@ def arguments(types: tuple[TensorType, ...], dims: dict[Var, int], rng: np.rando
             out.append(rng.integers(0, 2 if type.dtype == BOOL else 100, shape).astype(kind))
     return out
 
+# lengths around one, two and four vectors of 4 to 16 lanes, and of one of 64
+SIZES = (*range(1, 20), 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70)
+
 
 def environments(types: tuple[TensorType, ...]) -> list[dict[Var, int]]:
     names = sorted({v for t in types for d in t.shape for v in free_vars(d)}, key=lambda v: v.name)
     if not names:
         return [{}]
-    return [{v: size if v.name == "n" else min(v.hi, 1 + size % 3) for v in names} for size in range(1, 71)]
+    return [{v: size if v.name == "n" else min(v.hi, 1 + size % 3) for v in names} for size in SIZES]
 
 
 def expected(k: int, args: list[np.ndarray]) -> np.ndarray:

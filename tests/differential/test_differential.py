@@ -12,7 +12,7 @@ from differential.compare import Tally
 from differential.cores import CORES
 
 SEED = int(os.environ["CROSSLEVEL_SEED"])
-FEW = SIZE // 2  # networks in an image of a short test
+FEW = SIZE // 4  # networks in an image of a short test
 COUNT = 2 * FEW  # networks on every core, one image a compiler; of other seeds on each half of the cores
 HALVES = list(CORES)[::2], list(CORES)[1::2]
 SOAK = {core: 20_000 if core == "m4" else 5_000 for core in CORES}

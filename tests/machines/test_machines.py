@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,12 @@ def test_rows_have_names_of_their_own_and_the_last_needs_nothing() -> None:
 @pytest.mark.parametrize("row", MACHINES, ids=lambda row: row.name)
 def test_every_rule_of_a_machine_takes_some_nest(row: Machine) -> None:
     machines = [machine_for(row.needs | unit.needs) for unit in row.float_units]
-    used = {id(rule_for(nest, machine)[0]) for nest in nests(row) for machine in machines if machine.name == row.name}
-    assert [rule for rule in row.rules if id(rule) not in used] == []
+    left = {id(rule): rule for rule in row.rules}
+    for nest, machine in product(nests(row), [machine for machine in machines if machine.name == row.name]):
+        left.pop(id(rule_for(nest, machine)[0]), None)
+        if not left:
+            return
+    assert list(left.values()) == []
 
 
 @pytest.mark.parametrize("board", ["host", pytest.param("qemu-cortex-m4", marks=pytest.mark.emulator)])

@@ -168,10 +168,10 @@ def test_kernels_as_c(core: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("core", SETS)
 def test_any_activations(core: str, tmp_path: Path) -> None:
-    """The same as C, in all formats."""
+    """The same as C: in all formats on one core, in one of each kind on the others."""
     isa, toolchain = SETS[core]
     functions = {}
-    for name in FORMATS:
+    for name in FORMATS if core == "avx512vnni" else ("Q8_0", "Q4_0", "Q6_K"):
         n, k = 21, 2 * FORMATS[name].size
         made = rule_for(Nest(plain(name, M.expr, n, k, f"a{name}".lower())), machine_for(isa))[1]
         functions[name] = (made, n, k)
