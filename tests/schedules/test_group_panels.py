@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ if HOST_ISA & {"avxvnni", "avx512vnni"}:
     SETS["avxvnni"] = (SETS["avx2"][0] | {"avxvnni"}, "gcc")
 if "avx512vnni" in HOST_ISA:
     SETS["avx512vnni"] = (HOST_ISA, "zig")
+*FORMER, LAST = SETS
+ONE_OF_EACH = ("Q8_0", "Q4_0", "Q6_K")  # formats: of bytes, of halves of bytes, of parts in several places
 
 
 def plain(name: str, m: Dim, n: int, k: int, called: str = "f") -> Loops:
@@ -166,12 +168,20 @@ def test_kernels_as_c(core: str, tmp_path: Path) -> None:
             check(out, args, name)
 
 
-@pytest.mark.parametrize("core", SETS)
-def test_any_activations(core: str, tmp_path: Path) -> None:
-    """The same as C: in all formats on one core, in one of each kind on the others."""
+@pytest.mark.parametrize(
+    ("core", "names"),
+    [
+        (LAST, FORMATS),
+        *((core, ONE_OF_EACH) for core in FORMER),
+        *(pytest.param(core, FORMATS, marks=pytest.mark.slow) for core in FORMER),
+    ],
+    ids=lambda value: value if isinstance(value, str) else str(len(value)),
+)
+def test_any_activations(core: str, names: Iterable[str], tmp_path: Path) -> None:
+    """The same as C."""
     isa, toolchain = SETS[core]
     functions = {}
-    for name in FORMATS if core == "avx512vnni" else ("Q8_0", "Q4_0", "Q6_K"):
+    for name in names:
         n, k = 21, 2 * FORMATS[name].size
         made = rule_for(Nest(plain(name, M.expr, n, k, f"a{name}".lower())), machine_for(isa))[1]
         functions[name] = (made, n, k)
