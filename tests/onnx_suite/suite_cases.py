@@ -19,7 +19,7 @@ from onnx.backend.test.loader import load_model_tests
 from sdk.frontends.onnx.reader import WIDER_TYPES
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
-SEED, COUNT = 20261121, 300
+SEED, COUNT = 20261121, 200
 
 
 @dataclass(frozen=True)

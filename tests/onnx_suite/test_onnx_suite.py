@@ -1,4 +1,4 @@
-"""ONNX's backend tests through compiled C on this machine: 300 cases, drawn once, and in the long tests all."""
+"""ONNX's backend tests through compiled C on this machine: 200 cases, drawn once, and in the long tests all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from suite_batch import outcomes
 from suite_cases import COUNT, drawn, everything, read
 
-PARTS = 6
+PARTS = 4
 WHOLE_PARTS = 14
 MIN_PASSING = 0.97
 NOT_COUNTED = ("Text", "Images", "Training")  # what models on such devices do not do

@@ -75,7 +75,7 @@ class Assembly:
     of its own. With ``single_loads`` words are read one by one: the core issues such a read beside a product.
     """
 
-    maximum: int = 72
+    maximum: int = 80
     max_small: int = 32
     unroll: int = 8
     products: int = 8
