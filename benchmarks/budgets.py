@@ -51,7 +51,7 @@ RAM_LIMITS = {
 MIN_RAM_LIMITS = {"KWS": 6_656, "IC": 17_920, "VWW": 29_696, "person_detect": 16_384}
 # Instructions of a plan for the smallest RAM by those of one for time. A call for one row of KWS stages three rows of
 # five pixels, which a call for the whole image stages once.
-MIN_RAM_INSTRUCTION_RATIO = {"KWS": 1.37, "IC": 1.05, "VWW": 1.09, "person_detect": 1.05}
+MIN_RAM_INSTRUCTION_RATIO = {"KWS": 1.38, "IC": 1.05, "VWW": 1.09, "person_detect": 1.05}
 LITERT_LIMIT = 2.5
 CODE_LIMIT = 1_536  # hello_world: .text and .rodata together
 BLOCK, DROP, ROUNDS = 40, 10, 7
