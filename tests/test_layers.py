@@ -232,8 +232,8 @@ def test_imports_stand_at_the_top(module: str) -> None:
     if group_of(module) in LAZY or module in FRONTENDS | BACKENDS:
         return
     text = MODULES[module].read_text(encoding="utf-8")
-    if not re.search(r"^\s+(import|from)\s", text, re.MULTILINE):
-        return
+    if not re.search(r"^(?!import |from ).*\bimport\b", text, re.MULTILINE):
+        return  # every line with the word is a statement at the top, which takes no parser
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             inner = [child for child in ast.walk(node) if isinstance(child, ast.Import | ast.ImportFrom)]
