@@ -146,7 +146,7 @@ class _Pairs:
     def statements(self, taps: int, sums: int) -> tuple[Stmt, ...]:
         """All products, in the order of the elements."""
         if taps == 1:
-            return tuple(self.single(0, p) for p in range(sums))
+            return tuple(self.of_one_tap(p, sums) for p in range(sums))
         out: list[Stmt] = []
         end = self.step * (sums - 1) + taps
         for at in range(0, end, 2):
@@ -155,6 +155,18 @@ class _Pairs:
                 if inside:
                     out.append(self.product(at, p, inside, taps, end))
         return tuple(out)
+
+    def of_one_tap(self, p: int, sums: int) -> Stmt:
+        """The only product of sum ``p``: neighbouring sums share a word of ``a``."""
+        if self.step != 1 or (p == sums - 1 and sums % 2):
+            return self.single(0, p)
+        index = self.index(self.store.index, 0, p)
+        weight = replace(self.b, index=self.index(self.b.index, 0, 0))
+        both = Op("broadcast", (Op("cast", (weight,), I16),), I16.with_lanes(2))
+        pair = Load(self.a.buffer, self.index(self.a.index, 0, p - p % 2), self.a.dtype.with_lanes(2))
+        acc = Load(self.store.buffer, index, I32)
+        value = Op("mac_pair", (acc, both, pair, imm(0), imm(p % 2)), I32)
+        return Store(self.store.buffer, index, value)
 
     def single(self, tap: int, p: int) -> Stmt:
         """The product of a tap, added to sum ``p``."""

@@ -43,9 +43,7 @@ AROUND_LOOP: Final = 15
 AROUND_ROWS: Final = 60
 CHANNEL: Final = 30
 AROUND_PIXELS: Final = 30
-# of pointwise sums of one product: to unpack an element, and around a channel more than where all were unpacked before
-COPY_POINT: Final = 2
-AROUND_POINTS: Final = 16
+SEVERAL: Final = 2  # channels of the result for which an element that is multiplied once each is not unpacked first
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +62,8 @@ class DirectPoints:
             return False
         part, depth = nest.part, extent(nest.part.reduce)
         outputs = extent(part.spatial[-1:])
-        pays = COPY_POINT * extent(part.spatial[:-1]) > AROUND_POINTS * outputs if depth == 1 else outputs == 1
-        return pays and depth <= self.maximum and not windowed(nest.loops, part)
+        few = outputs <= SEVERAL if depth == 1 else outputs == 1
+        return few and depth <= self.maximum and not windowed(nest.loops, part)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Elements read one by one.
