@@ -107,7 +107,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         *([Accumulate()] if streams else []),
         Lower(),
         Fuse(),
-        SimplifyLoops(products=machine.assembly is not None),
+        SimplifyLoops(products=machine.lanes == 1, channels=machine.assembly is not None),
         _schedule(backend.kernels, have, 1 if streams else options.threads, options),
         *([InterleaveConstants()] if machine.column_tables else []),
         Cleanup(),

@@ -1,11 +1,12 @@
 """Elementwise nests, reductions, rows, windows and transposes, scheduled for vectors, as C: equal the reference.
 
-Every length from 1 to 70 runs, so that each vector width meets each rest; results are guarded on both sides.
+Lengths around one, two and four vectors run, the others to 70 in the long tests; results are guarded on both sides.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ N, M = Var("n", 1, 70).expr, Var("m", 1, 5).expr
 EPS = {"epsilon": 1e-5}
 IMAGE = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1)}
 POOL = {"kernel": (3, 3), "stride": (2, 2), "pad": (0, 1, 1, 0)}
+# lengths around one, two and four vectors of 4 to 16 lanes, and of one of 64; and the others
+SIZES = (*range(1, 20), 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70)
+OTHERS = tuple(n for n in range(1, 71) if n not in SIZES)
 GUARD = 64
 LARGE = 2048  # elements from which the interpreter runs a few lengths only
 # Capabilities that a schedule may use, and what compiles it; only the last wants this machine's own.
@@ -128,15 +132,12 @@ def arguments(types: tuple[TensorType, ...], dims: dict[Var, int], rng: np.rando
             out.append(rng.integers(0, 2 if type.dtype == BOOL else 100, shape).astype(kind))
     return out
 
-# lengths around one, two and four vectors of 4 to 16 lanes, and of one of 64
-SIZES = (*range(1, 20), 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70)
 
-
-def environments(types: tuple[TensorType, ...]) -> list[dict[Var, int]]:
+def environments(types: tuple[TensorType, ...], sizes: Sequence[int]) -> list[dict[Var, int]]:
     names = sorted({v for t in types for d in t.shape for v in free_vars(d)}, key=lambda v: v.name)
     if not names:
         return [{}]
-    return [{v: size if v.name == "n" else min(v.hi, 1 + size % 3) for v in names} for size in SIZES]
+    return [{v: size if v.name == "n" else min(v.hi, 1 + size % 3) for v in names} for size in sizes]
 
 
 def expected(k: int, args: list[np.ndarray]) -> np.ndarray:
@@ -154,11 +155,12 @@ def compare(got: np.ndarray, want: np.ndarray, where: str) -> None:
         np.testing.assert_array_equal(got, want, err_msg=where)
 
 
+@pytest.mark.parametrize("sizes", [SIZES, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=["near", "others"])
 @pytest.mark.parametrize("k", range(len(CASES)), ids=lambda k: f"{k}-{CASES[k][0]}")
-def test_every_length(kernels: Kernels, k: int) -> None:
+def test_every_length(kernels: Kernels, k: int, sizes: Sequence[int]) -> None:
     name, types, _ = CASES[k]
     loops = kernels.loops[f"{name}_{k}"]
-    for dims in environments(types):
+    for dims in environments(types, sizes):
         args = arguments(types, dims, np.random.default_rng(k))
         want = expected(k, args)
         guarded = np.full(want.size + 2 * GUARD, 77, want.dtype)
@@ -183,7 +185,7 @@ def test_schedules_are_sound(isa: str, k: int) -> None:
     verify_loops(done, lambda where, message: found.append(f"{where}: {message}"))
     assert found == []
     assert replay(naive, done.trace) == done
-    points = environments(types)
+    points = environments(types, SIZES)
     shape = types[0].shape
     large = bool(free_vars(shape[-1])) or math.prod(evaluate(d, points[-1]) for d in shape) > LARGE
     for dims in points[:: 23 if large else 1]:  # as C they all run, see above

@@ -75,7 +75,7 @@ def nests(machine: Machine) -> Iterator[Nest]:
         yield Nest(plain)
     for case in POINTS:
         loops = test_rules.naive(case, machine)[0]
-        yield Nest(drop_single_trips(loops, loops_of_product(loops)))
+        yield Nest(drop_single_trips(loops, loops_of_product(loops, channels=True)))
     for case in HALVES:
         yield Nest(drop_single_trips(test_integer16.nest(case)[0]))
     yield Nest(test_float_windows.nest("same")[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ DSP = next(m for m in MACHINES if m.name == "dsp")
 
 
 SINGLE = ("pair-window", "direct-window")  # for images of one channel
+SOME = {5: (1, 9), 24: (3, 20), 31: (1, 20)}  # channels of the result, by the width of the image
 
 
 def check(x_shape: tuple[int, ...], w_shape: tuple[int, ...], *rules: str, **window: Any) -> None:
@@ -35,7 +37,7 @@ def check(x_shape: tuple[int, ...], w_shape: tuple[int, ...], *rules: str, **win
     bias, op = rng.integers(-999, 999, w_shape[0]).astype(np.int32), OPS["conv2d"]
     assert op.loops is not None
     loops = op.loops("f", types, infer("conv2d", types, tuple(attrs.items())), attrs)
-    loops = drop_single_trips(loops, loops_of_product(loops))
+    loops = drop_single_trips(loops, loops_of_product(loops, channels=True))
     want = op.reference(x, weights, bias, **attrs)
     rule, done = rule_for(Nest(loops), DSP)
     assert rule is not None
@@ -53,7 +55,8 @@ def unequal(pixels: int, stride: int, dilation: int) -> bool:
 @pytest.mark.parametrize("depth", [1, 2, 3, 7])
 @pytest.mark.parametrize("width", [4, 7, 13, 61])
 def test_channels_of_pixels_are_taps(width: int, depth: int, stride: Any) -> None:
-    check((1, 61, width, depth), (6, 1, 1, depth), "point-rows" if depth > 1 else "direct-points", stride=stride)
+    check((1, 61, width, depth), (6, 1, 1, depth), "point-rows", stride=stride)
+    check((1, 61, width, depth), (2, 1, 1, depth), "point-rows" if depth > 1 else "direct-points", stride=stride)
     check((1, 91, width, depth), (1, 1, 1, depth), "direct-points", stride=stride)
 
 
@@ -72,13 +75,27 @@ def test_longer_sums_into_one_channel(depth: int) -> None:
 )
 def test_windows_of_one_channel(width: int, kernel: Any, stride: Any, dilation: Any) -> None:
     """They serve all channels of the result, few and many: of each width some."""
+    one_channel(width, kernel, stride, dilation, SOME[width])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [5, 24, 31])
+@pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (10, 4), (3, 1), (1, 7), (2, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("stride", "dilation"), [((1, 1), (1, 1)), ((2, 2), (1, 1)), ((3, 1), (1, 2)), ((2, 3), (2, 1))]
+)
+def test_windows_of_one_channel_of_other_numbers(width: int, kernel: Any, stride: Any, dilation: Any) -> None:
+    one_channel(width, kernel, stride, dilation, sorted({1, 3, 9, 20} - set(SOME[width])))
+
+
+def one_channel(width: int, kernel: Any, stride: Any, dilation: Any, outputs: Sequence[int]) -> None:
     reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
     pad = (reach[0] // 2, reach[1] // 2, reach[0] // 3, (reach[1] + 1) // 2)
-    for outputs in {5: (1, 9), 24: (3, 20), 31: (1, 20)}[width]:
+    for channels in outputs:
         window = {"stride": stride, "dilation": dilation, "pad": pad, "pad_value": 11}
-        short = kernel in ((3, 3), (1, 7), (2, 2)) and stride[1] == dilation[1] == 1 and outputs > 8
+        short = kernel in ((3, 3), (1, 7), (2, 2)) and stride[1] == dilation[1] == 1 and channels > 8
         others = ("row-windows", "row-taps") if width == 5 or kernel[1] == 1 or short else ()
-        check((1, 25, width, 1), (outputs, *kernel, 1), *SINGLE, *others, **window)
+        check((1, 25, width, 1), (channels, *kernel, 1), *SINGLE, *others, **window)
 
 
 @pytest.mark.parametrize("height", [1, 5])

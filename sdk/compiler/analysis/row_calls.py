@@ -56,13 +56,13 @@ def drop_single_trips(loops: Loops, kept: Collection[Var] = ()) -> Loops:
     return loops if body is loops.body else replace(loops, body=body)
 
 
-def loops_of_product(loops: Loops) -> frozenset[Var]:
-    """The variables of loops that run once without which a product of bytes would not be seen as one: over its only
-    channel, and the last over its only product."""
+def loops_of_product(loops: Loops, channels: bool) -> frozenset[Var]:
+    """The variables of loops that run once without which a product of bytes would not be seen as one: the last over its
+    only product and, with ``channels``, that over its only channel."""
     part = classify(loops).product
     if part is None or any(loops.param(name).buffer.dtype.bits != 8 for name in (part.a, part.b)):
         return frozenset()
-    kept = [part.spatial[-1]] if _single(part.spatial[-1]) else []
+    kept = [part.spatial[-1]] if channels and _single(part.spatial[-1]) else []
     kept += [part.reduce[-1]] if all(map(_single, part.reduce)) else []
     return frozenset(loop.var for loop in kept)
 

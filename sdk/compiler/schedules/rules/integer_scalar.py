@@ -50,7 +50,7 @@ class RegisterTiles:
         """Tiles in registers."""
         s = Schedule(nest.loops)
         even = nest.factors == "bytes" and nest.part.b in nest.even
-        if self.pairs and even and s.attempt(_swar, self, nest.part, self.pairs):
+        if self.pairs and even and extent(nest.part.reduce) > 1 and s.attempt(_swar, self, nest.part, self.pairs):
             return s.done()
         return _tiles(self, s, nest.part, machine, nest.choice)
 
