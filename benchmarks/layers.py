@@ -5,9 +5,10 @@
 A family is a kind of layer with one or two of its sizes swept: widths, channels, kernels, strides, dilations,
 multipliers. Each layer is a network of its own operator; many are compiled to one image, and what each executes is
 counted on the emulated target of the board. A layer's number is its instructions for a multiply-accumulate (those in
-the padding are counted), of a pool for an element of a window. Its neighbours are the layers of its family that differ
-in one size, by one place in the list of sizes; "cliff" is the largest ratio to the best of them. Exit code 9 when a
-limit is missed. The layers of a board take two minutes.
+the padding are counted), of a pool for an element of a window. Its neighbours are those that differ in one size, by one
+place in the list of sizes; "cliff" is the largest ratio of such numbers to the best of them. "whole" compares all that
+a layer executes to the larger ones among them: what takes more had better be padded to their size. Exit code 9 when a
+limit is missed, that of "whole" too. The layers of a board take two minutes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ TOGETHER = 24  # layers in an image, of so many bytes in and out
 TOGETHER_BYTES = 120_000
 MAX_SENT_BYTES = 1024  # bytes of an input that are not 0: what is sent to a machine is slow to count
 PREFIX = "net"
-CLIFF = 1.5
+WHOLE = 1.5  # limit of what a layer executes, relative to the next larger one
 
 Pair = tuple[int, int]
 
@@ -302,60 +303,69 @@ def _run(session: Session) -> None:
 
 
 def cliffs(found: dict[Layer, float]) -> dict[Layer, float]:
-    """Each layer by the best of its neighbours in size; 1 where it has none."""
-    places: dict[str, list[int]] = {}
-    for name in ("width", "channels", "outputs"):
-        places[name] = sorted({getattr(layer, name) for layer in found})
+    """Each layer's number by that of the best of its neighbours in size; 1 where it has none."""
+    beside = _neighbours(found)
+    return {x: value / min((found[n] for n in beside[x]), default=value) for x, value in found.items()}
+
+
+def wholes(found: dict[Layer, float]) -> dict[Layer, float]:
+    """What each layer executes by what the least of its larger neighbours does; 0 where it has none."""
+    executed = {layer: value * layer.macs for layer, value in found.items()}
     out = {}
-    for layer, value in found.items():
-        beside = []
-        for name, values in places.items():
+    for layer, beside in _neighbours(found).items():
+        larger = [executed[n] for n in beside if n.macs > layer.macs]
+        out[layer] = executed[layer] / min(larger) if larger else 0.0
+    return out
+
+
+def _neighbours(found: dict[Layer, float]) -> dict[Layer, list[Layer]]:
+    sizes = {name: sorted({getattr(layer, name) for layer in found}) for name in ("width", "channels", "outputs")}
+    out: dict[Layer, list[Layer]] = {}
+    for layer in found:
+        out[layer] = []
+        for name, values in sizes.items():
             same = [n for n in values if replace(layer, **{name: n}) in found]
             at = same.index(getattr(layer, name))
-            beside += [found[replace(layer, **{name: n})] for n in (*same[max(at - 1, 0) : at], *same[at + 1 : at + 2])]
-        out[layer] = value / min(beside, default=value)
+            out[layer] += [replace(layer, **{name: n}) for n in (*same[max(at - 1, 0) : at], *same[at + 1 : at + 2])]
     return out
 
 
 def summary(board: Board, found: dict[Layer, float], all_layers: bool) -> list[dict[str, Any]]:
     """A row for each family; with ``all_layers`` one for each layer before it."""
     rows: list[dict[str, Any]] = []
-    ratios = cliffs(found)
+    ratios, all_of = cliffs(found), wholes(found)
     for family in dict.fromkeys(layer.family for layer in found):
         mine = {layer: value for layer, value in found.items() if layer.family == family}
         limit = LIMITS.get(board.core.cpu, {}).get(family)
-        above = sum(limit is not None and value > limit for value in mine.values())
-        worst, steepest = max(mine, key=lambda x: mine[x]), max(mine, key=lambda x: ratios[x])
+        above = sum((limit is not None and mine[x] > limit) or all_of[x] > WHOLE for x in mine)
+        worst, steepest, longest = (max(mine, key=lambda x, of=of: of[x]) for of in (mine, ratios, all_of))
         if all_layers:
             each = sorted(mine, key=lambda x: -mine[x])
-            rows += [_row(board, family, 1, mine[x], mine[x], str(x), ratios[x], "", None, 0) for x in each]
-        median = statistics.median(mine.values())
-        rows.append(
-            _row(
-                board, family, len(mine), median, mine[worst], str(worst), ratios[steepest], str(steepest), limit, above
-            )
-        )
+            rows += [_row(board, family, [mine[x]], x, (ratios[x], ""), (all_of[x], ""), None, 0) for x in each]
+        cliff, whole = (ratios[steepest], str(steepest)), (all_of[longest], str(longest))
+        rows.append(_row(board, family, list(mine.values()), worst, cliff, whole, limit, above))
     return rows
 
 
 def _row(
-    board: Board, family: str, count: int, median: float, worst: float, which: str, cliff: float, where: str,
-    limit: float | None, missed: int,
+    board: Board, family: str, values: Sequence[float], worst: Layer, cliff: tuple[float, str],
+    whole: tuple[float, str], limit: float | None, missed: int,
 ) -> dict[str, Any]:  # fmt: skip
     return {
-        "board": board.name, "family": family, "layers": count, "median": round(median, 2), "worst": round(worst, 2),
-        "worst layer": which, "cliff": round(cliff, 2), "at": where, "limit": limit, "missed": missed,
+        "board": board.name, "family": family, "layers": len(values), "median": round(statistics.median(values), 2),
+        "worst": round(max(values), 2), "worst layer": str(worst), "cliff": round(cliff[0], 2), "at": cliff[1],
+        "whole": round(whole[0], 2), "whole at": whole[1], "limit": limit, "missed": missed,
     }  # fmt: skip
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A line for each family, a column for each board: median, worst layer, largest ratio."""
+    """A line for each family, a column for each board: median, worst layer, largest ratios."""
     boards = list(dict.fromkeys(row["board"] for row in rows))
     yield " | ".join(["| family | layers", *(load_board(name).core.cpu for name in boards)]) + " |"
     yield "|---|---:|" + "---:|" * len(boards)
     for family in dict.fromkeys(row["family"] for row in rows):
         mine = [row for row in rows if row["family"] == family]
-        cells = [f"{row['median']:.2f} / {row['worst']:.1f} / {row['cliff']:.1f}" for row in mine]
+        cells = [f"{row['median']:.2f} / {row['worst']:.1f} / {row['cliff']:.1f} / {row['whole']:.1f}" for row in mine]
         yield " | ".join([f"| {family}", str(mine[0]["layers"]), *cells]) + " |"
 
 

@@ -39,6 +39,15 @@ def test_a_cliff_is_the_ratio_to_the_best_layer_beside() -> None:
     assert cliffs({one: 4.0}) == {one: 1.0}
 
 
+def test_all_of_a_layer_is_compared_to_the_next_larger_one() -> None:
+    from layers import Layer, wholes
+
+    one = Layer("family", "conv", 5, 8)  # of 25 pixels, with padding as many results
+    found = {one: 4.0, replace(one, width=6): 2.0, replace(one, width=8): 3.0}
+    executed = [value * layer.macs for layer, value in found.items()]
+    assert list(wholes(found).values()) == [executed[0] / executed[1], executed[1] / executed[2], 0.0]
+
+
 @pytest.mark.emulator
 def test_a_layer_among_others_counts_as_it_does_alone(need_tool, tmp_path: Path) -> None:
     need_tool("qemu-system-arm")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from sdk.compiler.analysis.dependence import conflict
+from sdk.compiler.analysis.dependence import conflict, row_axis
 from sdk.compiler.ir.intrinsics import idx, imm, op
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -34,6 +34,7 @@ from sdk.compiler.sym import (
     dmin,
     floordiv,
     free_vars,
+    mod,
     prove_eq,
     prove_ge,
     prove_lt,
@@ -189,8 +190,8 @@ def pad_loop(loops: Loops, name: Loop, multiple: int) -> Loops:
     rewrite: ``for i in 0..n { t = f(w[i]); o[i] = g(t, r[i]) }`` -->
     ``for i in 0..m*ceil(n/m) { t = f(select(i < n, w[i], 0)); if i < n { o[i] = g(t, r[i]) } }``
     obligation: the loop starts at 0; a statement of its body either stores to a parameter, or only computes
-    temporaries of the iteration. A read proved inside its buffer all the same (one packed and padded that far) stays
-    as it is.
+    temporaries of the iteration. A read proved inside its buffer all the same stays as it is: of a row padded that
+    far, or one that goes on into the next row of elements.
     """
 
     def one(loop: For) -> tuple[Stmt, ...]:
@@ -240,9 +241,19 @@ class _Guard:
     def value(self, node: ValueExpr) -> ValueExpr:
         if not isinstance(node, Load) or not any(self.var in free_vars(d) for d in dims_used(node)):
             return node
-        if self.surely_inside(node):
-            return node
+        for place in (node, self.in_next_row(node)):
+            if place is not None and self.surely_inside(place):
+                return place
         return Op("select", (self.inside, node, imm(0.0 if node.dtype.is_float else 0, node.dtype)), node.dtype)
+
+    def in_next_row(self, load: Load) -> Load | None:
+        """The same element by an index that runs on into the next row, if elements of rows follow each other in memory:
+        rows that a ring holds do not."""
+        shape = self.shapes[load.buffer]
+        if len(shape) < 2 or row_axis(shape) >= len(shape) - 2 or load.dtype.lanes > 1:
+            return None
+        *outer, row, at = load.index
+        return replace(load, index=(*outer, row + floordiv(at, shape[-1]), mod(at, shape[-1])))
 
     def surely_inside(self, place: Load | Store) -> bool:
         return all(

@@ -101,7 +101,9 @@ def partition(loops: Loops, name: Loop, first: int, last: int) -> tuple[Loops, l
         ):
             if prove_ge(lo, hi) is True:
                 continue
-            var = Var(f"{name}_{part}" if part else name, loop.var.lo, loop.var.hi)
+            begin = lo if isinstance(lo, int) else loop.var.lo
+            end = hi - 1 if isinstance(hi, int) else loop.var.hi
+            var = Var(f"{name}_{part}" if part else name, begin, end)
             body = substitute_dims(loop.body, {loop.var: var.expr})
             body, copies, _ = copied(body, f"_{name}{part}") if part else (body, {}, {})
             made[part] = {**made.get(part, {}), name: Loop(var.name), **copies}

@@ -68,7 +68,8 @@ def _in_words(s: Schedule, around: list[For], taps: list[Loop], written: int) ->
     done = None
     if row and trip(s.loops, channel) % BYTES:
         done = s.attempt(_row_words, row, channel, taps, written)
-    return (done or s.attempt(_words, channel, taps, written) or s.attempt(_part_words, channel, taps)) is not None
+    done = done or s.attempt(_words, channel, taps, written) or s.attempt(_part_words, channel, taps, written)
+    return done is not None
 
 
 def _row_words(s: Schedule, row: Loop, channel: Loop, taps: list[Loop], written: int) -> Schedule:
@@ -85,8 +86,15 @@ def _words(s: Schedule, loop: Loop, taps: list[Loop], written: int) -> Schedule:
     return s
 
 
-def _part_words(s: Schedule, channel: Loop, taps: list[Loop]) -> Schedule:
-    """Words of which the first bytes are read and written only."""
+def _part_words(s: Schedule, channel: Loop, taps: list[Loop], written: int) -> Schedule:
+    """Words of which the first bytes are read and written only; of pixels that another of the window follows, all are
+    read."""
+    last, count = taps[-1], trip(s.loops, taps[-1])
+    if count > 1:
+        before = s.partition(last, count - 1, count)[0][last]
+        taps = [*taps, before]
+        if count <= written:
+            s.unroll(before)
     return _in_lanes(s.pad_loop(channel, BYTES), channel, taps)
 
 
