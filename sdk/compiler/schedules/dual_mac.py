@@ -101,7 +101,7 @@ def use_dual_mac(loops: Loops, taps: Loop) -> Loops:
     c[0] = mac_pair(c[0], a[2:4], b[1:3], 0, 1); c[1] = dot(c[1], a[2:4], b[1:3])``
     obligation: both loops run from 0 to numbers and hold one multiply-accumulate of 16-bit integers; c varies with p
     alone, a is read at consecutive elements over k and some step over p, b over k and not over p. A pair may end with
-    an element of the row that no tap reads.
+    an element of the row that no tap reads; of one tap, sums whose elements are neighbours share a pair.
     """
     shapes = {n.buffer.name: n.buffer.shape for n in statements(loops.body) if isinstance(n, Alloc)}
 
