@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,9 @@ def test_medians_and_running_extremes() -> None:
     compare(run, X, shapes=({0: N, 1: length},), more=[(torch.randn(1, 2),), (torch.randn(9, 8),)])
     compare(lambda x: (x.median(1)[0], x.median(), x.cummax(1)[0], x.cummin(1)[0]), HOLES)
     compare(lambda x: (*x.cummax(1), *x.cummin(1)), torch.tensor([[2.0, 2, 1, 3, 3, 1, 1]]))
+    ends = torch.tensor([[0, 255, 255, 0], [0, 0, 7, 255]], dtype=torch.uint8)
+    compare(lambda x: (*x.cummax(1), *x.cummin(0)), ends)
+    compare(lambda x: (*x.cummax(0), *x.cummin(1)), torch.tensor([[-math.inf, math.inf], [-math.inf, math.nan]]))
 
 
 def test_values_once() -> None:

@@ -200,13 +200,23 @@ def _pairs(x: Value, pads: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
     return found
 
 
-def _cut(node: TorchNode, x: Value, pads: list[tuple[Dim, Dim]]) -> tuple[Value, list[tuple[Dim, Dim]]]:
-    """What negative pads leave, and the others."""
+def _bordered(node: TorchNode, x: Value, pads: Sequence[Dim], **given: float | str) -> Value:
+    """Pads by axis, of which negative ones cut. What is cut may be seen in a border before that, but for one that goes
+    round: it is what is left that goes round."""
+    pairs = _pairs(x, pads)
+    borders = [(_positive(a), _positive(b)) for a, b in pairs]
+    if given.get("mode") == "wrap":
+        return padded(node, _cut(node, x, pairs), borders, **given)
+    return _cut(node, padded(node, x, borders, **given), pairs)
+
+
+def _cut(node: TorchNode, x: Value, pads: list[tuple[Dim, Dim]]) -> Value:
+    """What negative pads leave."""
     for k, pair in enumerate(pads):
         before, after = (max(-p, 0) if isinstance(p, int) else 0 for p in pair)
         if before or after:
             x = part(node, x, k, before, x.type.shape[k] - before - after)
-    return x, [(_positive(a), _positive(b)) for a, b in pads]
+    return x
 
 
 def _positive(pad: Dim) -> Dim:
@@ -216,17 +226,14 @@ def _positive(pad: Dim) -> Dim:
 @aten("constant_pad_nd.default")
 def constant_pad(node: TorchNode, x: Value, pads: Sequence[Dim], value: float = 0) -> Value:
     """A border of one value; negative pads cut."""
-    x, pairs = _cut(node, x, _pairs(x, pads))
     number = float(node.kind.numpy.type(value)) if node.kind.is_float else int(value)
-    return padded(node, x, pairs, value=number)
+    return _bordered(node, x, pads, value=number)
 
 
 @aten(*(f"reflection_pad{n}d.default" for n in (1, 2, 3)), *(f"replication_pad{n}d.default" for n in (1, 2, 3)))
 def mirrored_pad(node: TorchNode, x: Value, pads: Sequence[Dim]) -> Value:
     """A border of what the tensor mirrors, or of its edge."""
-    mode = "reflect" if "reflection" in node.target else "edge"
-    x, pairs = _cut(node, x, _pairs(x, pads))
-    return padded(node, x, pairs, value=0, mode=mode)
+    return _bordered(node, x, pads, value=0, mode="reflect" if "reflection" in node.target else "edge")
 
 
 @aten("pad.default")
@@ -235,8 +242,7 @@ def pad(node: TorchNode, x: Value, pads: Sequence[Dim], mode: str = "constant", 
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode == "constant":
         return constant_pad(node, x, pads, value or 0)
-    x, pairs = _cut(node, x, _pairs(x, pads))
-    return padded(node, x, pairs, value=0, mode=modes[mode])
+    return _bordered(node, x, pads, value=0, mode=modes[mode])
 
 
 # --- pixels, diagonals -----------------------------------------------------------------------------------------

@@ -92,10 +92,15 @@ def running_extreme(node: TorchNode, x: Value, dim: int) -> tuple[Value, Value]:
     if x.type.rank == 0:
         return x, node.scalar(0, I64)
     top, axis = ".cummax." in node.target, node.axis(dim, x.type.rank)
-    seen = _until(node, x, axis, _minimum(x.type.dtype, top))
+    unseen = _minimum(x.type.dtype, top)
+    seen = _until(node, x, axis, unseen)
     best = node.call("reduce_max" if top else "reduce_min", seen, axes=(axis + 1,))
     place = node.call("argmax" if top else "argmin", seen, axis=axis + 1, last=True)
-    return tuple(node.call("reshape", v, shape=x.type.shape) for v in (best, place))  # type: ignore[return-value]  # two
+    best, place = (node.call("reshape", v, shape=x.type.shape) for v in (best, place))
+    # where all so far equal what stands for those after them, the last is the element itself
+    at = node.call("iota", extent=x.type.shape[axis], start=0, step=1, dtype=str(I64))
+    own = node.call("reshape", at, shape=(x.type.shape[axis], *(1 for _ in range(x.type.rank - axis - 1))))
+    return best, node.call("where", node.call("equal", best, node.const(unseen, "unseen")), own, place)
 
 
 @aten("logcumsumexp.default", "_logcumsumexp.default")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, I32
-from sdk.compiler.sym import Dim, Expr, product
+from sdk.compiler.sym import Dim, Expr, dmax, product
 from sdk.frontends.moves import along_last
 from sdk.frontends.torch.context import Number, TorchNode, aten
 
@@ -65,17 +65,21 @@ def any_all(node: TorchNode, x: Value, dim: Axes = None, keepdim: bool = False) 
 def variance(
     node: TorchNode, x: Value, dim: Axes = None, *, correction: Number | None = None, keepdim: bool = False
 ) -> Value | tuple[Value, ...]:
-    """The mean square of what is left without the mean; over n - correction elements."""
+    """The mean square of what is left without the mean; over n - correction elements, no fewer than none."""
     axes = node.axes(dim, x.type.rank)
     count = product(tuple(x.type.shape[k] for k in axes))
     less = 1 if correction is None else correction
-    if isinstance(less, Value) or (isinstance(less, float) and not less.is_integer()):
-        node.fail(f"the correction {less} is no whole number")
+    if isinstance(less, Value):
+        node.fail("the correction is known at run time only")
     mean = node.call("reduce_mean", x, axes=axes)
     down = node.call("sub", x, mean)
     total = node.call("reduce_sum", node.call("mul", down, down), axes=axes)
-    rest = count - (less if isinstance(less, Expr) else int(less))
-    found = node.call("div", total, node.tensor(rest, node.kind))
+    if isinstance(less, float) and not less.is_integer():
+        left = node.call("sub", node.tensor(count, node.kind), node.scalar(less, node.kind))
+        rest = node.call("maximum", left, node.scalar(0, node.kind))
+    else:
+        rest = node.tensor(dmax(count - (less if isinstance(less, Expr) else int(less)), 0), node.kind)
+    found = node.call("div", total, rest)
     if ".std" in node.target:
         found = node.call("sqrt", found)
     if "mean" not in node.target:
