@@ -437,9 +437,12 @@ def _is_tensor(node: Any) -> bool:
 
 
 def _in_order(node: Any) -> bool:
-    """Whether a tensor's elements lie in memory in order, from its beginning on."""
+    """Whether a tensor's elements are known to lie in memory in order, from its beginning on."""
     value = node.meta.get("val")
-    return not _is_tensor(node) or (value.is_contiguous() and _is_zero(value.storage_offset()))
+    try:
+        return not _is_tensor(node) or (value.is_contiguous() and _is_zero(value.storage_offset()))
+    except RuntimeError:  # PyTorch's: sizes that follow from data decide
+        return False
 
 
 def _is_zero(number: Any) -> bool:

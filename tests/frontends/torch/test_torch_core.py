@@ -129,6 +129,7 @@ def test_as_many_as_the_data_say() -> None:
     n = Dim("n", min=1, max=8)
     args = [(real(k, 4), real(3, 4)) for k in (3, 1, 8)]
     compare(run, *args[0], shapes=({0: n}, None), more=[*args[1:], (-torch.ones(2, 4), real(3, 4))])
+    compare(lambda x: torch.nonzero(x, as_tuple=True), torch.tensor([[[3, 0, 2]], [[0, 0, 7]]]))
 
 
 def test_refused_operators_say_why() -> None:

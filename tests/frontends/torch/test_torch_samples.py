@@ -26,10 +26,11 @@ SOME = 30  # operators in a run
 PARTS = 12  # of all in the long tests
 LARGE = 100_000  # elements of an input that takes too long
 TYPES = (torch.float32, torch.int64, torch.bool, torch.uint8, torch.float16)
-# what PyTorch does not say, and how it turns out there
+# operators and variants of which PyTorch leaves open what comes out
 OPEN = {
     "memory as it was": ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"),
     "signs of vectors": ("svd", "linalg.svd"),
+    "matrices that are not as they are said to be": ("linalg.pinv.hermitian",),
 }
 TIES = ("kthvalue", "topk")  # which of equal elements is meant is open too: samples of integers have such
 
@@ -68,8 +69,7 @@ def samples(op: Any, count: int, rng: random.Random) -> Iterator[tuple[Net, tupl
 def outcome(net: Net, tensors: tuple[Tensor, ...]) -> str:
     """How one ends; a fault where it does not start with a word of ``FINE``."""
     try:
-        with torch.no_grad():
-            want, again = (flat(net(*(t.clone() for t in tensors))) for _ in range(2))
+        want, again = results(net, tensors), results(net, tensors)
     except Exception:  # samples of errors, and those that want what this build of PyTorch has not
         return "not run by PyTorch"
     if not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in zip(want, again, strict=True)):
@@ -77,8 +77,10 @@ def outcome(net: Net, tensors: tuple[Tensor, ...]) -> str:
     try:
         got = interpreted(imported(net, tensors)[0], tensors)
         assert len(got) == len(want), f"{len(got)} results, not {len(want)}"
-        for a, b in zip(got, want, strict=True):
-            agree(a, b, 2e-3 if b.dtype == np.float16 else 1e-4)
+        if all(map(close, got, want)):
+            return "equal"
+        for a, b in zip(got, of_floats(net, tensors, want), strict=True):
+            agree(a, b, 5e-3 if b.dtype == np.float16 else 1e-4)
     except (BuildError, UsageError):
         return "refused"
     except AssertionError as wrong:
@@ -86,6 +88,29 @@ def outcome(net: Net, tensors: tuple[Tensor, ...]) -> str:
     except Exception as fault:  # whatever it is: no user may see it
         return f"fault: {fault!r}"
     return "equal"
+
+
+def results(net: Net, tensors: Sequence[Tensor]) -> list[np.ndarray]:
+    """What PyTorch computes."""
+    with torch.no_grad():
+        return flat(net(*(t.clone() for t in tensors)))
+
+
+def close(got: np.ndarray, want: np.ndarray) -> bool:
+    """Whether they agree."""
+    try:
+        agree(got, want, 2e-3 if want.dtype == np.float16 else 1e-4)
+    except AssertionError:
+        return False
+    return True
+
+
+def of_floats(net: Net, tensors: Sequence[Tensor], want: list[np.ndarray]) -> list[np.ndarray]:
+    """What PyTorch computes of the same numbers in 32 bits, where some have 16, which it may round at each step."""
+    if all(t.dtype != torch.float16 for t in tensors):
+        return want
+    wide = results(net, [t.float() if t.dtype == torch.float16 else t for t in tensors])
+    return [a.astype(b.dtype) for a, b in zip(wide, want, strict=True)]
 
 
 FINE = ("equal", "refused", "random", "not run")
@@ -115,7 +140,8 @@ def judge(operators: Sequence[Any], count: int) -> Counter[str]:
     return found
 
 
-OPERATORS = [op for op in op_db if not any(op.name in names for names in OPEN.values())]
+LEFT = {name for names in OPEN.values() for name in names}
+OPERATORS = [op for op in op_db if not {op.name, f"{op.name}.{op.variant_test_name}"} & LEFT]
 
 
 def test_some_operators() -> None:
@@ -126,7 +152,7 @@ def test_some_operators() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_operators(part: int) -> None:
-    found = judge(OPERATORS[part::PARTS], 6)
+    found = judge(OPERATORS[part::PARTS], 3)
     assert found["equal"] > found["refused"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import BOOL, I32
+from sdk.compiler.ir.types import BOOL, F16, F32, I32
 from sdk.compiler.sym import Dim, Expr, dmax, product
 from sdk.frontends.moves import along_last
 from sdk.frontends.torch.context import Number, TorchNode, aten
@@ -71,20 +71,22 @@ def variance(
     less = 1 if correction is None else correction
     if isinstance(less, Value):
         node.fail("the correction is known at run time only")
+    kind = F32 if node.kind == F16 else node.kind  # squares of halves leave their range
+    x = node.cast(x, kind)
     mean = node.call("reduce_mean", x, axes=axes)
     down = node.call("sub", x, mean)
     total = node.call("reduce_sum", node.call("mul", down, down), axes=axes)
     if isinstance(less, float) and not less.is_integer():
-        left = node.call("sub", node.tensor(count, node.kind), node.scalar(less, node.kind))
-        rest = node.call("maximum", left, node.scalar(0, node.kind))
+        left = node.call("sub", node.tensor(count, kind), node.scalar(less, kind))
+        rest = node.call("maximum", left, node.scalar(0, kind))
     else:
-        rest = node.tensor(dmax(count - (less if isinstance(less, Expr) else int(less)), 0), node.kind)
+        rest = node.tensor(dmax(count - (less if isinstance(less, Expr) else int(less)), 0), kind)
     found = node.call("div", total, rest)
     if ".std" in node.target:
         found = node.call("sqrt", found)
-    if "mean" not in node.target:
-        return _without(node, found, axes, keepdim)
-    return _without(node, found, axes, keepdim), _without(node, mean, axes, keepdim)
+    results = (found, mean) if "mean" in node.target else (found,)
+    made = tuple(node.cast(_without(node, v, axes, keepdim), node.kind) for v in results)
+    return made if len(made) > 1 else made[0]
 
 
 def _without(node: TorchNode, x: Value, axes: tuple[int, ...], keep: bool) -> Value:
@@ -98,9 +100,12 @@ def vector_norm(
     node: TorchNode, x: Value, order: float = 2, dim: Axes = None, keepdim: bool = False, **_: Any
 ) -> Value:
     """The p-norm over some axes."""
-    x = node.cast(x, node.kind)
-    axes = node.axes(dim, x.type.rank)
-    size = node.call("abs", x)
+    wide = F32 if node.kind == F16 else node.kind  # powers of halves leave their range
+    return node.cast(_norm(node, node.cast(x, wide), order, node.axes(dim, x.type.rank), keepdim), node.kind)
+
+
+def _norm(node: TorchNode, x: Value, order: float, axes: tuple[int, ...], keepdim: bool) -> Value:
+    kind, size = x.type.dtype, node.call("abs", x)
     if order == float("inf") or order == float("-inf"):
         return reduced(node, "reduce_max" if order > 0 else "reduce_min", size, axes, keepdim)
     if order == 1:
@@ -108,11 +113,11 @@ def vector_norm(
     if order == 2:
         return node.call("sqrt", reduced(node, "reduce_sum", node.call("mul", x, x), axes, keepdim))
     if order == 0:
-        some = node.cast(node.call("not_equal", x, node.scalar(0, node.kind)), node.kind)
+        some = node.cast(node.call("not_equal", x, node.scalar(0, kind)), kind)
         return reduced(node, "reduce_sum", some, axes, keepdim)
-    powers = node.call("pow", size, node.scalar(order, node.kind))
+    powers = node.call("pow", size, node.scalar(order, kind))
     total = reduced(node, "reduce_sum", powers, axes, keepdim)
-    return node.call("pow", total, node.scalar(1 / order, node.kind))
+    return node.call("pow", total, node.scalar(1 / order, kind))
 
 
 @aten("dist.default")
