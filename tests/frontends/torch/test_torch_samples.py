@@ -29,10 +29,11 @@ TYPES = (torch.float32, torch.int64, torch.bool, torch.uint8, torch.float16)
 # operators and variants of which PyTorch leaves open what comes out
 OPEN = {
     "memory as it was": ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"),
-    "signs of vectors": ("svd", "linalg.svd"),
+    "signs of vectors": ("svd", "linalg.svd", "linalg.eigh", "linalg.eig"),
     "matrices that are not as they are said to be": ("linalg.pinv.hermitian",),
 }
 TIES = ("kthvalue", "topk")  # which of equal elements is meant is open too: samples of integers have such
+BYTES = ("interpolate", "upsample")  # weights of bytes are rounded: now and then PyTorch's fall to the other side
 
 
 class Net(nn.Module):
@@ -56,6 +57,8 @@ def samples(op: Any, count: int, rng: random.Random) -> Iterator[tuple[Net, tupl
     """Up to so many modules of an operator, with inputs, for each type."""
     for kind in TYPES:
         if kind not in op.dtypes or (op.name in TIES and not kind.is_floating_point):
+            continue
+        if kind == torch.uint8 and any(word in op.name for word in BYTES):
             continue
         torch.manual_seed(rng.randrange(1 << 30))
         made = list(op.sample_inputs("cpu", kind, requires_grad=False))
@@ -116,7 +119,7 @@ def of_floats(net: Net, tensors: Sequence[Tensor], want: list[np.ndarray]) -> li
 FINE = ("equal", "refused", "random", "not run")
 
 
-def judge(operators: Sequence[Any], count: int) -> Counter[str]:
+def judge(operators: Sequence[Any], count: int, seed: int) -> Counter[str]:
     """Runs samples of each; how many ended in which way.
 
     Raises:
@@ -124,7 +127,7 @@ def judge(operators: Sequence[Any], count: int) -> Counter[str]:
     """
     found: Counter[str] = Counter()
     faults = []
-    rng = random.Random(SEED)
+    rng = random.Random(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for op in operators:
@@ -135,7 +138,7 @@ def judge(operators: Sequence[Any], count: int) -> Counter[str]:
                     given = [f"{t.dtype} {tuple(t.shape)}" for t in tensors]
                     others = [leaf for leaf in net.leaves if not isinstance(leaf, Tensor)]
                     faults.append(f"{op.name} of {given} and {others}: {ended}")
-    print(f"seed {SEED}: {dict(found)}")
+    print(f"seed {seed}: {dict(found)}")
     assert not faults, "\n".join(faults)
     return found
 
@@ -145,14 +148,14 @@ OPERATORS = [op for op in op_db if not {op.name, f"{op.name}.{op.variant_test_na
 
 
 def test_some_operators() -> None:
-    found = judge(random.Random(SEED).sample(OPERATORS, SOME), 1)
+    found = judge(random.Random(1).sample(OPERATORS, SOME), 1, 1)
     assert found["equal"] > SOME // 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_operators(part: int) -> None:
-    found = judge(OPERATORS[part::PARTS], 3)
+    found = judge(OPERATORS[part::PARTS], 3, SEED)
     assert found["equal"] > found["refused"]
 
 

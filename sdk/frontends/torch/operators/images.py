@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import I64
+from sdk.compiler.ir.types import F32, I64, U8
 from sdk.compiler.sym import Dim, product
 from sdk.frontends.convolutions import convolved, normalized_channels, transposed_convolved
 from sdk.frontends.images import Window, channels_first, channels_last
 from sdk.frontends.moves import reshaped, spread
 from sdk.frontends.normalisations import normalized, per_channel, rows
-from sdk.frontends.resampling import Axis, Filter
+from sdk.frontends.resampling import Axis, Filter, positions
 from sdk.frontends.resizing import mixed, nearest
 from sdk.frontends.torch.context import TorchNode, aten
 
@@ -406,9 +408,40 @@ def upsample_vec(
     mode = "cubic" if "bicubic" in node.target else "linear"
     smooth = "_aa" in node.target
     cubic = -0.5 if smooth else -0.75
-    places = "align_corners" if align_corners else "half_pixel"
+    axes = _axes(node, x, None if align_corners else scales)
+    if smooth and align_corners:  # places of pixels all the same, as far apart as corners that meet have them
+        axes = {k: replace(axis, scale=_between_corners(axis)) for k, axis in axes.items()}
+    places = "align_corners" if align_corners and not smooth else "half_pixel"
     how = Filter(mode, places, cubic, antialias=smooth, exclude_outside=smooth)
-    return mixed(node, x, _axes(node, x, None if align_corners else scales), how)
+    return _mixed_bytes(node, x, axes, how) if x.type.dtype == U8 else mixed(node, x, axes, how)
+
+
+def _between_corners(axis: Axis) -> float | None:
+    """Elements of the result for each of the image, from the first to the last; None where a size is open."""
+    size, extent = axis.size, axis.extent
+    if not isinstance(size, int) or not isinstance(extent, int):
+        return None
+    return (extent - 1) / (size - 1) if size > 1 and extent > 1 else math.inf
+
+
+def _mixed_bytes(node: TorchNode, x: Value, axes: dict[int, Axis], how: Filter) -> Value:
+    """Bytes as PyTorch resizes them on CPUs: one axis after the other, the last one first, by weights of at most 16
+    bits, each time rounded to bytes (UpSampleKernel.cpp, ``compute_index_ranges_int16_weights``)."""
+    y = node.cast(x, F32)
+    for k, axis in sorted(axes.items(), reverse=True):
+        if axis.size == axis.extent:
+            continue
+        if not axis.fixed:
+            node.fail(f"bytes of the open size {axis.size} are resized")
+        index, weight, _ = positions(axis, how)
+        largest = float(weight.max(initial=0))
+        bits = next((n for n in range(22) if int(0.5 + largest * 2 ** (n + 1)) >= 1 << 15), 22)
+        whole = np.trunc(weight.astype(np.float64) * 2**bits + np.where(weight < 0, -0.5, 0.5))
+        weights = node.const((whole / 2**bits).astype(np.float32), "weights")
+        y = node.call("resample", y, node.const(index, "places"), weights, axis=k)
+        y = node.call("floor", node.call("add", y, node.scalar(0.5, F32)))
+        y = node.call("minimum", node.call("maximum", y, node.scalar(0, F32)), node.scalar(255, F32))
+    return node.cast(y, U8)
 
 
 @aten(*(f"{name}.default" for name in _MIXED))
