@@ -438,15 +438,13 @@ def _is_tensor(node: Any) -> bool:
 
 def _in_order(node: Any) -> bool:
     """Whether a tensor's elements are known to lie in memory in order, from its beginning on."""
-    value = node.meta.get("val")
+    if not _is_tensor(node):
+        return True
+    value = node.meta["val"]
     try:
-        return not _is_tensor(node) or (value.is_contiguous() and _is_zero(value.storage_offset()))
+        return bool(value.is_contiguous()) and not is_symbolic(at := value.storage_offset()) and at == 0
     except RuntimeError:  # PyTorch's: sizes that follow from data decide
         return False
-
-
-def _is_zero(number: Any) -> bool:
-    return not is_symbolic(number) and number == 0
 
 
 def _is_operator(node: Any) -> bool:

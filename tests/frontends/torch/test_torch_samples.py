@@ -4,165 +4,47 @@ operator is refused; never another result, and never an error of the importer it
 from __future__ import annotations
 
 import datetime
+import json
 import os
-import random
-import warnings
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from torch import Tensor, nn
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.utils._pytree import tree_flatten, tree_unflatten
-from torch_harness import agree, flat, imported, interpreted
-
-from sdk.errors import BuildError, UsageError
 
 SEED = int(os.environ.get("CROSSLEVEL_FUZZ_SEED", datetime.datetime.now(datetime.UTC).strftime("%Y%m%d")))
 SOME = 30  # operators in a run
 PARTS = 12  # of all in the long tests
-LARGE = 100_000  # elements of an input that takes too long
-TYPES = (torch.float32, torch.int64, torch.bool, torch.uint8, torch.float16)
-# operators and variants of which PyTorch leaves open what comes out
-OPEN = {
-    "memory as it was": ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"),
-    "signs of vectors": ("svd", "linalg.svd", "linalg.eigh", "linalg.eig"),
-    "matrices that are not as they are said to be": ("linalg.pinv.hermitian",),
-}
-TIES = ("kthvalue", "topk")  # which of equal elements is meant is open too: samples of integers have such
-BYTES = ("interpolate", "upsample")  # weights of bytes are rounded: now and then PyTorch's fall to the other side
+SCRIPT = Path(__file__).with_name("torch_samples.py")
+ROOT = Path(__file__).resolve().parents[3]
 
 
-class Net(nn.Module):
-    """An operator, the tensors among its arguments as inputs, the other arguments as they are."""
-
-    def __init__(self, op: Any, sample: Any) -> None:
-        super().__init__()
-        self.op = op
-        self.leaves, self.spec = tree_flatten(((sample.input, *sample.args), sample.kwargs))
-        self.places = [k for k, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor)]
-
-    def forward(self, *tensors: Tensor) -> Any:
-        leaves = list(self.leaves)
-        for k, tensor in zip(self.places, tensors, strict=True):
-            leaves[k] = tensor
-        args, named = tree_unflatten(leaves, self.spec)
-        return self.op(*args, **named)
-
-
-def samples(op: Any, count: int, rng: random.Random) -> Iterator[tuple[Net, tuple[Tensor, ...]]]:
-    """Up to so many modules of an operator, with inputs, for each type."""
-    for kind in TYPES:
-        if kind not in op.dtypes or (op.name in TIES and not kind.is_floating_point):
-            continue
-        if kind == torch.uint8 and any(word in op.name for word in BYTES):
-            continue
-        torch.manual_seed(rng.randrange(1 << 30))
-        made = list(op.sample_inputs("cpu", kind, requires_grad=False))
-        for sample in rng.sample(made, min(count, len(made))):
-            net = Net(op.op, sample)
-            tensors = tuple(net.leaves[k].detach().clone() for k in net.places)
-            if tensors and all(t.numel() <= LARGE for t in tensors):
-                yield net, tensors
-
-
-def outcome(net: Net, tensors: tuple[Tensor, ...]) -> str:
-    """How one ends; a fault where it does not start with a word of ``FINE``."""
-    try:
-        want, again = results(net, tensors), results(net, tensors)
-    except Exception:  # samples of errors, and those that want what this build of PyTorch has not
-        return "not run by PyTorch"
-    if not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in zip(want, again, strict=True)):
-        return "random"
-    try:
-        got = interpreted(imported(net, tensors)[0], tensors)
-        assert len(got) == len(want), f"{len(got)} results, not {len(want)}"
-        if all(map(close, got, want)):
-            return "equal"
-        for a, b in zip(got, of_floats(net, tensors, want), strict=True):
-            agree(a, b, 5e-3 if b.dtype == np.float16 else 1e-4)
-    except (BuildError, UsageError):
-        return "refused"
-    except AssertionError as wrong:
-        return f"wrong: {wrong}"
-    except Exception as fault:  # whatever it is: no user may see it
-        return f"fault: {fault!r}"
-    return "equal"
-
-
-def results(net: Net, tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    """What PyTorch computes."""
-    with torch.no_grad():
-        return flat(net(*(t.clone() for t in tensors)))
-
-
-def close(got: np.ndarray, want: np.ndarray) -> bool:
-    """Whether they agree."""
-    try:
-        agree(got, want, 2e-3 if want.dtype == np.float16 else 1e-4)
-    except AssertionError:
-        return False
-    return True
-
-
-def of_floats(net: Net, tensors: Sequence[Tensor], want: list[np.ndarray]) -> list[np.ndarray]:
-    """What PyTorch computes of the same numbers in 32 bits, where some have 16, which it may round at each step."""
-    if all(t.dtype != torch.float16 for t in tensors):
-        return want
-    wide = results(net, [t.float() if t.dtype == torch.float16 else t for t in tensors])
-    return [a.astype(b.dtype) for a, b in zip(wide, want, strict=True)]
-
-
-FINE = ("equal", "refused", "random", "not run")
-
-
-def judge(operators: Sequence[Any], count: int, seed: int) -> Counter[str]:
-    """Runs samples of each; how many ended in which way.
-
-    Raises:
-        AssertionError: some ended as none may.
-    """
-    found: Counter[str] = Counter()
-    faults = []
-    rng = random.Random(seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for op in operators:
-            for net, tensors in samples(op, count, rng):
-                ended = outcome(net, tensors)
-                found[ended.split(":")[0]] += 1
-                if not ended.startswith(FINE):
-                    given = [f"{t.dtype} {tuple(t.shape)}" for t in tensors]
-                    others = [leaf for leaf in net.leaves if not isinstance(leaf, Tensor)]
-                    faults.append(f"{op.name} of {given} and {others}: {ended}")
-    print(f"seed {seed}: {dict(found)}")
-    assert not faults, "\n".join(faults)
+def run(seed: int, count: int, *how: str) -> dict[str, Any]:
+    command = [sys.executable, str(SCRIPT), str(seed), str(count), *how]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(f"seed {seed}: {found['found']}")
     return found
 
 
-LEFT = {name for names in OPEN.values() for name in names}
-OPERATORS = [op for op in op_db if not {op.name, f"{op.name}.{op.variant_test_name}"} & LEFT]
-
-
 def test_some_operators() -> None:
-    found = judge(random.Random(1).sample(OPERATORS, SOME), 1, 1)
-    assert found["equal"] > SOME // 2
+    found = run(1, 1, "--some", str(SOME))
+    assert found["faults"] == []
+    assert found["found"]["equal"] > SOME // 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_operators(part: int) -> None:
-    found = judge(OPERATORS[part::PARTS], 3, SEED)
-    assert found["equal"] > found["refused"]
+    found = run(SEED, 3, "--part", f"{part}/{PARTS}")
+    assert found["faults"] == []
+    assert found["found"]["equal"] > found["found"]["refused"]
 
 
 def test_a_wrong_result_is_seen() -> None:
-    op = next(op for op in op_db if op.name == "neg")
-    net, tensors = next(samples(op, 1, random.Random(1)))
-    assert outcome(net, tensors) == "equal"
-    calls = iter((torch.neg, torch.neg, torch.abs))
-    net.op = lambda x: next(calls)(x)
-    assert outcome(net, tensors).startswith("wrong")
+    found = run(1, 1, "--planted")
+    assert found["faults"]
+    assert all("wrong" in fault for fault in found["faults"])
