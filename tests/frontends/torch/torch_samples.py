@@ -3,7 +3,7 @@ settings of PyTorch, and others, for the whole process when it is imported.
 
     python torch_samples.py SEED COUNT [--some N | --part K/PARTS | --planted]
 
-Prints how many ended in which way, then each that ended as none may, a line of JSON.
+Prints a line of JSON: how many ended in which way, and each that ended as none may.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ def main() -> None:
         which, parts = map(int, args.part.split("/"))
         operators = OPERATORS[which::parts]
     elif args.planted:
-        (operators, wrong) = ([op for op in OPERATORS if op.name == "neg"], torch.abs)
-        operators[0].op = lambda x: wrong(x) if torch.compiler.is_exporting() else torch.neg(x)
+        operators = [op for op in OPERATORS if op.name == "neg"]
+        operators[0].op = lambda x: torch.abs(x) if torch.compiler.is_exporting() else torch.neg(x)
     found, faults = judge(operators, args.count, args.seed)
     print(json.dumps({"found": found, "faults": faults}))
 
