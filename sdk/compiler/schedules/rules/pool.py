@@ -47,15 +47,15 @@ class Pool:
         if _elements(nest.loops) <= self.minimum:
             raise ScheduleError("few elements")
         s, channel = Schedule(nest.loops), loop_of(around[-1])
-        if not _extremes(around[-1]) or not _in_words(s, around, taps, 2 * self.taps):
-            channels = trip(s.loops, channel)
-            inner = s.overlap(channel, channels if channels <= self.columns + 1 else self.columns).inner
-            s.unroll_and_jam(inner, taps).unroll(inner)
         size = 1
         for tap in reversed(taps):
             size *= trip(s.loops, tap)
             if size <= self.taps:
                 s.unroll(tap)
+        if not _extremes(around[-1]) or not _in_words(s, around, taps, 2 * self.taps):
+            channels = trip(s.loops, channel)
+            inner = s.overlap(channel, channels if channels <= self.columns + 1 else self.columns).inner
+            s.unroll_and_jam(inner, taps).unroll(inner)
         return s.done()
 
 
@@ -68,8 +68,7 @@ def _in_words(s: Schedule, around: list[For], taps: list[Loop], written: int) ->
     done = None
     if row and trip(s.loops, channel) % BYTES:
         done = s.attempt(_row_words, row, channel, taps, written)
-    done = done or s.attempt(_words, channel, taps, written) or s.attempt(_part_words, channel, taps, written)
-    return done is not None
+    return (done or s.attempt(_words, channel, taps, written) or s.attempt(_part_words, channel, taps)) is not None
 
 
 def _row_words(s: Schedule, row: Loop, channel: Loop, taps: list[Loop], written: int) -> Schedule:
@@ -86,15 +85,13 @@ def _words(s: Schedule, loop: Loop, taps: list[Loop], written: int) -> Schedule:
     return s
 
 
-def _part_words(s: Schedule, channel: Loop, taps: list[Loop], written: int) -> Schedule:
+def _part_words(s: Schedule, channel: Loop, taps: list[Loop]) -> Schedule:
     """Words of which the first bytes are read and written only; of pixels that another of the window follows, all are
     read."""
     last, count = taps[-1], trip(s.loops, taps[-1])
     if count > 1:
         before = s.partition(last, count - 1, count)[0][last]
         taps = [*taps, before]
-        if count <= written:
-            s.unroll(before)
     return _in_lanes(s.pad_loop(channel, BYTES), channel, taps)
 
 
