@@ -33,6 +33,7 @@ POINTS: Final = 7  # products of a pointwise sum; those of longer ones are bette
 LONGER_POINTS: Final = 64  # the same, of small layers with one channel of the result
 GATHERED: Final = 32  # products of a sum whose windows are gathered; set over rows of 5 and 14, 4 to 24 outputs
 PAIR_TILES: Final = (7, 6, 5, 4, 3, 2, 1)  # the same, of depthwise windows
+POINT_TILES: Final = tuple(range(13, 0, -1))  # the same, of pointwise products, which share no elements
 TILES: Final = (7, 6, 5, 4, 3, 2)  # pixels whose sums, and pairs of elements, are in registers
 PAIR_WINDOW: Final = PairWindow("bytes", SMALLER, REGION, PITCH, PAIR_TILES, GATHERED)
 DIRECT: Final = 10  # taps whose weights are in five registers
@@ -56,7 +57,7 @@ DSP: Final = Machine(
         PAIR_WINDOW,
         RowTaps("bytes", SMALLER, REGION, TILES, pairs=64, gathered=GATHERED),
         DirectPoints(SMALLER, maximum=POINTS),
-        PointRows(SMALLER, REGION, PAIR_TILES, maximum=POINTS),
+        PointRows(SMALLER, REGION, POINT_TILES, maximum=POINTS),
         RowWindows(SMALLER, REGION, PAIR_TILES, maximum=GATHERED, words=16),
         # unpacking a row that stands alone costs its two bytes an element in scratch, and pays where channels share it
         JoinedTiles(SMALL, wide_channels=16, small_row=384),

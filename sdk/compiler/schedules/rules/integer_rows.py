@@ -18,6 +18,7 @@ from sdk.compiler.schedules.rules.integer_window import (
     best_tile,
     copy_in_runs,
     dilation,
+    row_cost,
     taps_along,
     window_stride,
     words_read,
@@ -37,6 +38,16 @@ FEW_READS: Final = 1.0
 MORE_READS: Final = 1.25
 AROUND_LOOP: Final = 30
 WHOLE: Final = 3  # pixels of a tile in a loop that is short enough to cost less than what a last tile does
+# Pixels of a few products each, which share no words; fitted to 1 to 7 products, rows of 7 to 20 pixels, tiles of 3 to 13.
+# Tiles overlap unless they divide what they are of: where they are more than two, each takes so many instructions more,
+# fewest for the tile that is a power of two. Sums of up to SHORT products are brought to bytes one by one; of longer
+# ones TOGETHER stay in registers, and the instructions of MOST pixels, and of LONGEST products in all, are one block.
+AROUND_OVERLAP: Final = 12
+EVEN: Final = 8
+SHORT: Final = 4
+TOGETHER: Final = 4
+MOST: Final = 10
+LONGEST: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +113,17 @@ def _points(rule: PointRows, nest: Nest) -> Loops:
 
 def _points_at_once(rule: PointRows, pixels: int, depth: int, one_run: bool) -> int:
     """The tile that executes least; of rows that are one run one that divides them, which makes all of it one loop."""
-    whole = tuple(size for size in rule.tiles if size >= WHOLE and pixels % size == 0) if one_run else ()
-    return best_tile(whole or rule.tiles, pixels, depth, depth, 1)
+    sizes = [n for n in rule.tiles if n <= pixels and (depth <= SHORT or (n <= MOST and n * depth <= LONGEST))]
+    if one_run:
+        whole = [n for n in sizes if n >= WHOLE and pixels % n == 0]
+        sizes = whole or [n for n in sizes if n == EVEN] or sizes
+
+    def cost(size: int) -> tuple[float, int]:
+        tile = row_cost(size, size, depth, depth, 1, rule.tiles[0] if depth <= SHORT else TOGETHER)
+        overlaps = pixels % size and 2 * size < pixels
+        return -(-pixels // size) * (tile + (AROUND_OVERLAP if overlaps else 0)), size
+
+    return min(sizes, key=cost)
 
 
 @dataclass(frozen=True, slots=True)

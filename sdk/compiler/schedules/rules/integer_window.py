@@ -218,11 +218,12 @@ def best_tile(tiles: tuple[int, ...], pixels: int, step: int, taps: int, rows: i
     return min(sizes, key=lambda size: (row_cost(size, pixels, step, taps, rows), size))
 
 
-def row_cost(size: int, pixels: int, step: int, taps: int, rows: int) -> int:
-    """The instructions for a row of ``pixels``, ``size`` at once; the rest as for ``best_tile``."""
+def row_cost(size: int, pixels: int, step: int, taps: int, rows: int, together: int = TOGETHER) -> int:
+    """The instructions for a row of ``pixels``, ``size`` at once, of which ``together`` sums stay in registers; the
+    rest as for ``best_tile``."""
     words = words_read(size, step, taps) + -(-taps // 2)
     products = sum(-(-(taps + step * k % 2) // 2) for k in range(size))
-    around = AROUND_TILE + (AROUND_LAST if pixels % size else 0) + (KEPT * size if size > TOGETHER else 0)
+    around = AROUND_TILE + (AROUND_LAST if pixels % size else 0) + (KEPT * size if size > together else 0)
     return -(-pixels // size) * (rows * (words + products) + STORE * size + around)
 
 
