@@ -33,16 +33,25 @@ def pixel_loop(s: Schedule, part: Contraction) -> Loop | None:
 
 
 def gather_window(
-    s: Schedule, part: Contraction, pixel: Loop, over: list[Loop], multiple: int = 1, word: int = 0, run: int = 0
+    s: Schedule,
+    part: Contraction,
+    pixel: Loop,
+    over: list[Loop],
+    multiple: int = 1,
+    word: int = 0,
+    run: int = 0,
+    rest: bool = True,
 ) -> CacheRead:
     """Copies the window of a pixel, in words of so many elements where it can be, of which ``run`` are written out; the
-    loops given back are those over words."""
+    loops given back are those over words. Without ``rest`` no words are followed by single elements."""
     read = s.cache_read(pixel, part.a, over, multiple)
     copy = read.loops[-1]
-    if not word or trip(s.loops, copy) % word or _selects(find(s.loops, copy)):
+    if not word or trip(s.loops, copy) < word or (not rest and trip(s.loops, copy) % word) or _selects(find(s.loops, copy)):
         return replace(read, loops=())
     words = s.split(copy, word)
     s.vectorize(words.inner)
+    if words.tail:
+        s.unroll(words.tail)
     loops, steps = words.loops, words.outer
     if words.whole and run:
         if trip(s.loops, steps) > run:

@@ -22,13 +22,17 @@ from sdk.compiler.sym import flat_index, slope
 
 __all__ = ["JoinedTiles", "bias_of", "farthest", "joinable"]
 
+# channels that pay for what one pixel reads being copied, in bytes: of an odd number, and of two more than whole words
+ODD: Final = 12
+EVEN: Final = 4
 SUM_BITS: Final = 23  # the second of two joined sums stays below 2 to the power of this
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedTiles:
     """What some pixels read is unpacked to halves of words; two channels at a time then take one row of joined
-    weights, four channels where there is one pixel. It takes ``minimum`` multiply-accumulates.
+    weights, four channels where there is one pixel. It takes ``minimum`` multiply-accumulates, of enough channels where runs of what a pixel
+    reads are no whole words.
 
     A row that stands alone is unpacked where ``wide_channels`` at least read it, and it has no more elements, with its
     result, than ``small_row``.
@@ -42,6 +46,9 @@ class JoinedTiles:
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Products of bytes whose constants can be joined, unless another structure is chosen."""
         if not nest.is_product("contraction", "bytes", self.minimum) or nest.choice.variant == "rows":
+            return False
+        run, channels = nest.part.reduce[-1].var.hi + 1, nest.part.spatial[-1].var.hi + 1
+        if run % BYTES and channels < (ODD if run % 2 else EVEN):
             return False
         return extent(nest.part.reduce) >= BYTES and joinable(nest.loops, nest.part, nest.known or {})
 
@@ -93,7 +100,7 @@ def _joined(rule: JoinedTiles, loops: Loops, part: Contraction, pixels: int) -> 
     small = channels >= rule.wide_channels and depth + channels <= rule.small_row
     window = ""
     if pixel and (rows > 1 or small):
-        window = gather_window(s, part, pixel, loops_of(part.reduce), BYTES, word=BYTES).buffer
+        window = gather_window(s, part, pixel, loops_of(part.reduce), BYTES, word=BYTES, rest=False).buffer
     s.pack(part.b, 1, BYTES)
     k = fuse_all(s, loops_of(part.reduce), "k")
     if depth % BYTES:
