@@ -60,14 +60,6 @@ def test_channels_of_pixels_are_taps(width: int, depth: int, stride: Any) -> Non
     check((1, 91, width, depth), (1, 1, 1, depth), "direct-points", stride=stride)
 
 
-@pytest.mark.parametrize("depth", [8, 9, 12, 31])
-def test_longer_sums_into_one_channel(depth: int) -> None:
-    """In small layers; larger ones take the code of those with more channels."""
-    check((1, 3, 9, depth), (1, 1, 1, depth), "direct-points")
-    check((1, 5, 9, depth), (1, 1, 1, depth), "direct-points", stride=(1, 2))
-    check((1, 7, 150, depth), (1, 1, 1, depth), "word-tiles")
-
-
 @pytest.mark.parametrize("width", [5, 24, 31])
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (10, 4), (3, 1), (1, 7), (2, 2)], ids=str)
 @pytest.mark.parametrize(
@@ -126,7 +118,8 @@ def test_dilated_windows_of_several_rows(stride: int, dilation: int) -> None:
 def test_windows_of_one_column(width: int, taps: int, depth: int, stride: int, dilation: int, pad: int) -> None:
     """No two taps follow each other along a row: the windows of a row, or of a part of a long one, are gathered."""
     window = {"stride": (stride, 1), "dilation": (dilation, 1), "pad": (pad, 0, pad + 1, 0), "pad_value": 3}
-    rules = SINGLE if depth == 1 and taps * 8 <= GATHERED else ("row-windows",)
+    rules = SINGLE if taps * 8 <= GATHERED else ("row-windows",)
+    rules = ("column-taps",) if depth > 1 else rules
     check((1, 21, width, depth), (8, taps, 1, depth), *rules, **window)
 
 
@@ -139,8 +132,14 @@ def test_small_windows_that_share_nothing(window: tuple[int, int], width: int) -
 
 
 def test_rows_longer_than_the_region_are_read_where_they_lie() -> None:
-    check((1, 12, 2000, 3), (8, 3, 1, 3), "row-windows", pad=(1, 0, 1, 0))
+    check((1, 12, 2000, 9), (8, 3, 1, 9), "row-windows", pad=(1, 0, 1, 0))
+
+
+def test_long_rows_of_one_column_are_staged_in_parts() -> None:
+    check((1, 12, 2000, 3), (8, 3, 1, 3), "column-taps", pad=(1, 0, 1, 0))
+    check((1, 12, 1999, 3), (8, 3, 1, 3), "row-windows", pad=(1, 0, 1, 0))  # that are no parts of as many pixels
 
 
 def test_long_sums_are_left() -> None:
-    check((1, 21, 9, 8), (8, 5, 1, 8), "word-tiles", pad=(1, 0, 1, 0))
+    check((1, 21, 9, 9), (8, 5, 1, 9), "word-tiles", pad=(1, 0, 1, 0))
+    check((1, 21, 9, 8), (9, 5, 1, 8), "word-tiles", pad=(1, 0, 1, 0))

@@ -11,9 +11,10 @@ from sdk.compiler.machines.machine import NO_FLOATS, Assembly, Dot, Machine
 from sdk.compiler.machines.nest import Choice
 from sdk.compiler.schedules.rules.integer import WordTiles
 from sdk.compiler.schedules.rules.integer16 import HalfTiles
+from sdk.compiler.schedules.rules.integer_columns import ColumnTaps, PointRows
 from sdk.compiler.schedules.rules.integer_direct import DirectPoints, DirectWindow
 from sdk.compiler.schedules.rules.integer_pairs import PairWindow
-from sdk.compiler.schedules.rules.integer_rows import PointRows, RowTaps
+from sdk.compiler.schedules.rules.integer_rows import RowTaps
 from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles, WordPairs
 from sdk.compiler.schedules.rules.integer_window import WordWindow
 from sdk.compiler.schedules.rules.joined import JoinedTiles
@@ -31,7 +32,6 @@ SMALLER: Final = 64  # of windows, and sums along rows: the plain nest takes fou
 PITCH: Final = 52
 REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
 POINTS: Final = 7  # products of a pointwise sum; those of longer ones are better taken of bytes, two weights at once
-LONGER_POINTS: Final = 64  # the same, of small layers with one channel of the result
 GATHERED: Final = 32  # products of a sum whose windows are gathered; set over rows of 5 and 14, 4 to 24 outputs
 PAIR_TILES: Final = (7, 6, 5, 4, 3, 2, 1)  # the same, of depthwise windows
 POINT_TILES: Final = tuple(range(13, 0, -1))  # the same, of pointwise products, which share no elements
@@ -59,12 +59,12 @@ DSP: Final = Machine(
         RowTaps("bytes", SMALLER, REGION, TILES, pairs=64, gathered=GATHERED),
         DirectPoints(SMALLER, maximum=POINTS),
         PointRows(SMALLER, REGION, POINT_TILES, maximum=POINTS),
+        ColumnTaps(SMALLER, REGION, TILES, maximum=8, pairs=64),
         RowWindows(SMALLER, REGION, PAIR_TILES, maximum=GATHERED, words=16),
         # unpacking a row that stands alone costs its two bytes an element in scratch, and pays where channels share it
         JoinedTiles(SMALL, wide_channels=16, small_row=384),
         # eight dots of each sum written out: fewer instructions for more flash, in large layers only
         WordTiles(SMALL, dots=8, long_work=1 << 17),
-        DirectPoints(SMALLER, maximum=LONGER_POINTS),
         replace(COLUMN_BYTES, minimum=SMALLER),
         WordWindow(SMALL),
         RowTaps("halves", MIN_MACS, REGION, TILES),

@@ -46,7 +46,8 @@ def gather_window(
     loops given back are those over words. Without ``rest`` no words are followed by single elements."""
     read = s.cache_read(pixel, part.a, over, multiple)
     copy = read.loops[-1]
-    if not word or trip(s.loops, copy) < word or (not rest and trip(s.loops, copy) % word) or _selects(find(s.loops, copy)):
+    count = trip(s.loops, copy)
+    if not word or count < word or (count % word and not rest) or _selects(find(s.loops, copy)):
         return replace(read, loops=())
     words = s.split(copy, word)
     s.vectorize(words.inner)

@@ -11,14 +11,12 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Factors, Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, loops_of
-from sdk.compiler.schedules.rules.gather import windowed
 from sdk.compiler.schedules.rules.integer_window import (
     AROUND_LAST,
     STORE,
     best_tile,
     copy_in_runs,
     dilation,
-    row_cost,
     taps_along,
     window_stride,
     words_read,
@@ -27,7 +25,7 @@ from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, write_out
 from sdk.compiler.schedules.rules.shifted import shift_sums
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["PointRows", "RowTaps"]
+__all__ = ["RowTaps"]
 
 # sums of a tile and the words of a row that its windows read: with more of them, some go to memory and back
 IN_REGISTERS: Final = 13
@@ -37,93 +35,6 @@ FEW: Final = 4
 FEW_READS: Final = 1.0
 MORE_READS: Final = 1.25
 AROUND_LOOP: Final = 30
-WHOLE: Final = 3  # pixels of a tile in a loop that is short enough to cost less than what a last tile does
-# Pixels of a few products each, which share no words; fitted to 1 to 7 products, rows of 7 to 20 pixels, tiles of 3 to 13.
-# Tiles overlap unless they divide what they are of: where they are more than two, each takes so many instructions more,
-# fewest for the tile that is a power of two. Sums of up to SHORT products are brought to bytes one by one; of longer
-# ones TOGETHER stay in registers, and the instructions of MOST pixels, and of LONGEST products in all, are one block.
-AROUND_OVERLAP: Final = 12
-EVEN: Final = 8
-SHORT: Final = 4
-TOGETHER: Final = 4
-MOST: Final = 10
-LONGEST: Final = 63
-
-
-@dataclass(frozen=True, slots=True)
-class PointRows:
-    """Pointwise products of few channels: some rows are staged in 16 bits, their pixels one after the other, so that
-    the channels of a pixel are the taps of a window that moves on by as many. It takes ``minimum``
-    multiply-accumulates, sums of ``maximum`` products at most.
-
-    ``region`` bytes of rows are staged together; that of ``tiles``, pixels computed at once, is taken which executes
-    least.
-    """
-
-    minimum: int
-    region: int
-    tiles: tuple[int, ...]
-    maximum: int
-    name = "point-rows"
-
-    def applies(self, nest: Nest, machine: Machine) -> bool:
-        """Products of pixels of bytes, unless another structure is chosen."""
-        if not nest.is_product("contraction", "bytes", self.minimum) or nest.choice.variant is not None:
-            return False
-        return extent(nest.part.reduce) <= self.maximum and not windowed(nest.loops, nest.part)
-
-    def schedule(self, nest: Nest, machine: Machine) -> Loops:
-        """All channels of a row as one run.
-
-        Raises:
-            ScheduleError: there are no rows of pixels, of a number known now, or a step does not apply.
-        """
-        return _points(self, nest)
-
-
-def _points(rule: PointRows, nest: Nest) -> Loops:
-    loops, part = nest.loops, nest.part
-    pixels = part.spatial[-2].hi if len(part.spatial) > 2 else None
-    if not isinstance(pixels, int):
-        raise ScheduleError("no rows of pixels, or of a number known at run time")
-    channel, pixel, row = loops_of(part.spatial[:-4:-1])
-    s, k, depth = Schedule(loops), loops_of(part.reduce)[-1], extent(part.reduce)
-    count = min(max(rule.region // (2 * depth * pixels), 1), part.spatial[-3].var.hi + 1)
-    one_run = window_stride(loops, part, part.spatial[-2].var) == 1
-    tm = nest.choice.rows or _points_at_once(rule, pixels, depth, one_run)
-    rows = s.block(row, count)
-    s.reorder(pixel, channel).reorder(rows.inner, channel).pack(part.b, 1, 1).use_i16(part.b)
-    shift_sums(s, nest)
-    lines = s.line_buffer(rows.outer, part.a)
-    if lines.buffer.dtype.bits == 8:
-        s.use_i16(lines.buffer.name)
-    copy = lines.copy
-    if depth > 1:
-        s.flatten(lines.buffer.name)
-        if one_run:
-            copy = s.fuse(lines.copies[-2], copy, f"{lines.buffer.name}_p")
-    copy_in_runs(s, copy)
-    if one_run and count > 1:
-        s.flatten(lines.buffer.name)
-        pixel = s.fuse(rows.inner, pixel, "px")
-    tile = s.overlap(pixel, tm).inner
-    s.unroll_and_jam(tile, [k]).use_dual_mac(k)
-    return write_out(s, [tile])
-
-
-def _points_at_once(rule: PointRows, pixels: int, depth: int, one_run: bool) -> int:
-    """The tile that executes least; of rows that are one run one that divides them, which makes all of it one loop."""
-    sizes = [n for n in rule.tiles if n <= pixels and (depth <= SHORT or (n <= MOST and n * depth <= LONGEST))]
-    if one_run:
-        whole = [n for n in sizes if n >= WHOLE and pixels % n == 0]
-        sizes = whole or [n for n in sizes if n == EVEN] or sizes
-
-    def cost(size: int) -> tuple[float, int]:
-        tile = row_cost(size, size, depth, depth, 1, rule.tiles[0] if depth <= SHORT else TOGETHER)
-        overlaps = pixels % size and 2 * size < pixels
-        return -(-pixels // size) * (tile + (AROUND_OVERLAP if overlaps else 0)), size
-
-    return min(sizes, key=cost)
 
 
 @dataclass(frozen=True, slots=True)
