@@ -86,7 +86,7 @@ def one_channel(width: int, kernel: Any, stride: Any, dilation: Any, outputs: Se
     for channels in outputs:
         window = {"stride": stride, "dilation": dilation, "pad": pad, "pad_value": 11}
         short = kernel in ((3, 3), (1, 7), (2, 2)) and stride[1] == dilation[1] == 1 and channels > 8
-        others = ("row-windows", "row-taps") if width == 5 or kernel[1] == 1 or short else ()
+        others = ("row-windows", "row-taps", "column-taps") if width == 5 or kernel[1] == 1 or short else ()
         check((1, 25, width, 1), (channels, *kernel, 1), *SINGLE, *others, **window)
 
 
@@ -116,10 +116,9 @@ def test_dilated_windows_of_several_rows(stride: int, dilation: int) -> None:
 @pytest.mark.parametrize(("taps", "depth"), [(3, 1), (9, 1), (5, 2), (3, 3), (7, 3), (3, 4), (5, 5)])
 @pytest.mark.parametrize(("stride", "dilation", "pad"), [(1, 1, 1), (2, 1, 0), (1, 2, 2), (3, 1, 1)])
 def test_windows_of_one_column(width: int, taps: int, depth: int, stride: int, dilation: int, pad: int) -> None:
-    """No two taps follow each other along a row: the windows of a row, or of a part of a long one, are gathered."""
+    """The channels of a pixel, or a single element, are the taps of a row; parts of long rows are staged."""
     window = {"stride": (stride, 1), "dilation": (dilation, 1), "pad": (pad, 0, pad + 1, 0), "pad_value": 3}
-    rules = SINGLE if taps * 8 <= GATHERED else ("row-windows",)
-    rules = ("column-taps",) if depth > 1 else rules
+    rules = SINGLE if depth == 1 and taps * 8 <= GATHERED else ("column-taps",)
     check((1, 21, width, depth), (8, taps, 1, depth), *rules, **window)
 
 

@@ -9,7 +9,7 @@ from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.layout import ROW_MAJOR, Interleave, Tile, Widen
 from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, I64, U8
-from sdk.compiler.ir.walk import rewrite, statements, walk
+from sdk.compiler.ir.walk import rewrite, statements, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.schedules.tensorize import factors_of
@@ -111,7 +111,10 @@ def use_dual_mac(loops: Loops, taps: Loop) -> Loops:
             raise ScheduleError(f"use_dual_mac({taps}): it holds more than one loop over neighbouring sums")
         if loop.lo != 0 or inner.lo != 0 or not isinstance(loop.hi, int) or not isinstance(inner.hi, int):
             raise ScheduleError(f"use_dual_mac({taps}): the loops must run from 0 to numbers")
-        store, first, second = factors_of(inner.body.body[0])
+        product = inner.body.body[0]
+        if loop.hi == 1:  # whatever its place, also in rows
+            product = substitute_dims(product, {loop.var: 0})
+        store, first, second = factors_of(product)
         for a, b in ((first, second), (second, first)):
             if isinstance(a, Load) and isinstance(b, Load) and not _uses(b, inner.var):
                 room = shapes[a.buffer][-1] if a.buffer in shapes else 0

@@ -95,13 +95,13 @@ class ColumnTaps:
         if not nest.is_product("contraction", "bytes", self.minimum) or nest.choice.variant is not None or nest.compact:
             return False
         part = nest.part
-        if len(part.spatial) < 3 or len(part.reduce) != 2 or not isinstance(part.spatial[-2].hi, int):
+        if len(part.spatial) < 3 or len(part.reduce) > 2 or not isinstance(part.spatial[-2].hi, int):
             return False
-        row, pixel, (down, channels) = part.spatial[-3].var, part.spatial[-2].var, part.reduce
-        if taps_along(nest.loops, part, row) != {down.var} or taps_along(nest.loops, part, pixel):
+        row, pixel, down = part.spatial[-3].var, part.spatial[-2].var, part.reduce[0].var
+        if taps_along(nest.loops, part, row) != {down} or taps_along(nest.loops, part, pixel):
             return False
-        depth = extent((channels,))
-        return 1 < depth <= self.maximum and depth * (part.spatial[-1].var.hi + 1) <= self.pairs
+        depth = extent(part.reduce[1:])
+        return depth <= self.maximum and depth * (part.spatial[-1].var.hi + 1) <= self.pairs
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """All channels of a pixel as one run.
@@ -126,7 +126,7 @@ def _points(rule: PointRows, nest: Nest) -> Loops:
     s.reorder(pixel, channel).reorder(rows.inner, channel).pack(part.b, 1, 1).use_i16(part.b)
     shift_sums(s, nest)
     lines = s.line_buffer(rows.outer, part.a)
-    _in_halves(s, nest, lines)
+    _in_halves(s, nest, lines, depth)
     if one_run and count > 1:
         s.flatten(lines.buffer.name)
         pixel = s.fuse(rows.inner, pixel, "px")
@@ -138,7 +138,7 @@ def _points(rule: PointRows, nest: Nest) -> Loops:
 def _columns(rule: ColumnTaps, nest: Nest) -> Loops:
     loops, part = nest.loops, nest.part
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
-    (down, k), taps, depth = loops_of(part.reduce), extent(part.reduce[:1]), extent(part.reduce[1:])
+    (down, *run), taps, depth = loops_of(part.reduce), extent(part.reduce[:1]), extent(part.reduce[1:])
     pixels, rows = _staged(rule, nest)
     sizes = [n for n in rule.tiles if n <= pixels and n + -(-depth // 2) <= REGISTERS]
     if not sizes:
@@ -154,7 +154,15 @@ def _columns(rule: ColumnTaps, nest: Nest) -> Loops:
         s.reorder(loop, channel)
     s.pack(part.b, 1, 1).use_i16(part.b)
     shift_sums(s, nest)
-    _in_halves(s, nest, s.line_buffer(around, part.a))
+    lines = s.line_buffer(around, part.a)
+    _in_halves(s, nest, lines, depth)
+    if rows > 1 and all(window_stride(loops, part, loop.var) == 1 for loop in part.spatial[-3:-1]):
+        s.flatten(lines.buffer.name)
+        inside = [s.fuse(inside[0], inside[1], "px")]
+    if not run:  # one channel: of one tap at a time
+        ones = s.split(down, 1)
+        down, run = ones.outer, [ones.inner]
+    (k,) = run
     size = min(sizes, key=lambda size: (_cost(size, pixels, depth, taps, TOGETHER), size))
     tile = s.overlap(inside[-1], size).inner
     s.unroll_and_jam(tile, [down, k]).use_dual_mac(k)
@@ -174,12 +182,12 @@ def _staged(rule: ColumnTaps, nest: Nest) -> tuple[int, int]:
     return max((n for n in range(1, pixels + 1) if pixels % n == 0 and n * height <= room), default=1), 0
 
 
-def _in_halves(s: Schedule, nest: Nest, lines: LineBuffer) -> None:
-    """Elements of 16 bits, the pixels of a row one after the other, copied in runs."""
+def _in_halves(s: Schedule, nest: Nest, lines: LineBuffer, depth: int) -> None:
+    """Elements of 16 bits, the pixels of a row, of ``depth`` channels each, one after the other, copied in runs."""
     if lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
     copy = lines.copy
-    if extent(nest.part.reduce[-1:]) > 1:
+    if depth > 1:
         s.flatten(lines.buffer.name)
         if window_stride(nest.loops, nest.part, nest.part.spatial[-2].var) == 1:
             copy = s.fuse(lines.copies[-2], copy, f"{lines.buffer.name}_p")
