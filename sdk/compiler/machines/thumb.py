@@ -110,7 +110,7 @@ MACHINES: Final = (
             # writing a window down as words pays where channels share it, and takes four bytes an element in scratch:
             # to 640 elements, what the first layer of the anomaly detector reads
             RegisterTiles(MIN_MACS, steps=8, alone=8, part=32, pairs=WordPairs(widest=640, sharing=8)),
-            *(replace(rule, minimum=SMALL) for rule in COLUMNS),
+            *(replace(rule, minimum=1024) for rule in COLUMNS),  # strided ones of fewer take up to an eighth more
         ),
     ),
 )

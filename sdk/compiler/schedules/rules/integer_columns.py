@@ -12,6 +12,7 @@ from sdk.compiler.schedules.line_buffer import LineBuffer
 from sdk.compiler.schedules.locate import ScheduleError, loops_of
 from sdk.compiler.schedules.rules.gather import windowed
 from sdk.compiler.schedules.rules.integer_window import (
+    TOGETHER,
     copy_in_runs,
     pixels_of,
     row_cost,
@@ -30,12 +31,14 @@ __all__ = ["ColumnTaps", "PointRows"]
 AROUND_OVERLAP: Final = 12
 EVEN: Final = 8
 WHOLE: Final = 3  # pixels of a tile in a loop that is short enough to cost less than what a last tile does
-# Sums of up to SHORT products are brought to bytes one by one; of longer ones TOGETHER stay in registers, and the
-# instructions of MOST pixels, and of LONGEST products in all, are one block.
+# In one run, tiles of odd numbers of elements take so many more for each pixel: they begin within words, unfit for LDRD.
+UNALIGNED: Final = 2
+# Sums of up to SHORT products are brought to bytes one by one; the instructions of longer ones are one block for MOST
+# pixels, and for LONGEST products in all.
 SHORT: Final = 4
-TOGETHER: Final = 4
 MOST: Final = 10
 LONGEST: Final = 63
+COLUMN_TOGETHER: Final = 4  # sums of a tile of a column that stay in registers
 REGISTERS: Final = 9  # for the sums of a tile and the words of one pixel
 WRITTEN: Final = 32  # products of a sum that are written out, of a column
 
@@ -163,7 +166,7 @@ def _columns(rule: ColumnTaps, nest: Nest) -> Loops:
         ones = s.split(down, 1)
         down, run = ones.outer, [ones.inner]
     (k,) = run
-    size = min(sizes, key=lambda size: (_cost(size, pixels, depth, taps, TOGETHER), size))
+    size = min(sizes, key=lambda size: (_cost(size, pixels, depth, taps, COLUMN_TOGETHER), size))
     tile = s.overlap(inside[-1], size).inner
     s.unroll_and_jam(tile, [down, k]).use_dual_mac(k)
     return write_out(s, [*([down] if taps * depth <= WRITTEN else []), tile])
@@ -201,7 +204,12 @@ def _points_at_once(rule: PointRows, pixels: int, depth: int, one_run: bool) -> 
         whole = [n for n in sizes if n >= WHOLE and pixels % n == 0]
         sizes = whole or [n for n in sizes if n == EVEN] or sizes
     together = rule.tiles[0] if depth <= SHORT else TOGETHER
-    return min(sizes, key=lambda size: (_cost(size, pixels, depth, 1, together), size))
+
+    def cost(size: int) -> tuple[int, int]:
+        unaligned = UNALIGNED * pixels if one_run and depth * size % 2 and size < pixels else 0
+        return unaligned + _cost(size, pixels, depth, 1, together), size
+
+    return min(sizes, key=cost)
 
 
 def _cost(size: int, pixels: int, depth: int, taps: int, together: int) -> int:

@@ -34,7 +34,7 @@ __all__ = ["DirectPoints", "DirectWindow"]
 
 LINES: Final = 150  # instructions of pixels that are written out in a loop over rows
 WRITTEN: Final = 32  # words of a row that are copied between two branches; more are a loop
-GAIN: Final = 0.95  # how far below those of pairs its instructions are: another structure is more code
+GAIN: Final = 0.9  # how far below those of pairs its instructions are: another structure is more code
 # instructions, as counted in Thumb code: to copy a word, around a row of them written out and in a loop, around all
 # rows, of a channel before its sums (seven read its constants), and around a row of pixels in a loop
 COPY: Final = 1.5
