@@ -31,7 +31,7 @@ __all__ = ["ColumnTaps", "PointRows"]
 AROUND_OVERLAP: Final = 12
 EVEN: Final = 8
 WHOLE: Final = 3  # pixels of a tile in a loop that is short enough to cost less than what a last tile does
-# In one run, tiles of odd numbers of elements take so many more for each pixel: they begin within words, unfit for LDRD.
+# In one run, tiles of odd numbers of elements take so many more for each pixel: they begin within words, not for LDRD.
 UNALIGNED: Final = 2
 # Sums of up to SHORT products are brought to bytes one by one; the instructions of longer ones are one block for MOST
 # pixels, and for LONGEST products in all.

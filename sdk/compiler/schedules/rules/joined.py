@@ -22,8 +22,11 @@ from sdk.compiler.sym import flat_index, slope
 
 __all__ = ["JoinedTiles", "bias_of", "farthest", "joinable"]
 
-# channels that pay for what one pixel reads being copied, in bytes: of an odd number, and of two more than whole words
-ODD: Final = 12
+# channels that pay for what one pixel reads being copied, in bytes: runs of an odd number, of which more are needed for
+# sums of up to SHORT products, and runs of two more than whole words
+ODD: Final = 8
+ODD_SHORT: Final = 12
+SHORT: Final = 48
 EVEN: Final = 4
 WRITTEN: Final = 96  # weights that are written out, all of a layer: a quarter fewer instructions than in a loop
 SUM_BITS: Final = 23  # the second of two joined sums stays below 2 to the power of this
@@ -48,10 +51,12 @@ class JoinedTiles:
         """Products of bytes whose constants can be joined, unless another structure is chosen."""
         if not nest.is_product("contraction", "bytes", self.minimum) or nest.choice.variant == "rows":
             return False
-        run, channels = nest.part.reduce[-1].var.hi + 1, nest.part.spatial[-1].var.hi + 1
-        if run % BYTES and channels < (ODD if run % 2 else EVEN):
+        part = nest.part
+        run, depth = part.reduce[-1].var.hi + 1, extent(part.reduce)
+        odd = ODD_SHORT if depth <= SHORT else ODD
+        if run % BYTES and part.spatial[-1].var.hi + 1 < (odd if run % 2 else EVEN):
             return False
-        return extent(nest.part.reduce) >= BYTES and joinable(nest.loops, nest.part, nest.known or {})
+        return depth >= BYTES and joinable(nest.loops, part, nest.known or {})
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles of sums of joined weights.
