@@ -8,7 +8,7 @@ counted on the emulated target of the board. A layer's number is its instruction
 the padding are counted), of a pool for an element of a window. Its neighbours are those that differ in one size, by one
 place in the list of sizes; "cliff" is the largest ratio of such numbers to the best of them. "whole" compares all that
 a layer executes to the larger ones among them: what takes more had better be padded to their size. Exit code 9 when a
-limit is missed, that of "whole" too. The layers of a board take two minutes.
+limit is missed, that of "whole" too. The layers of a board take three minutes.
 """
 
 from __future__ import annotations

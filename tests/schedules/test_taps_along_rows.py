@@ -142,3 +142,11 @@ def test_long_rows_of_one_column_are_staged_in_parts() -> None:
 def test_long_sums_are_left() -> None:
     check((1, 21, 9, 9), (8, 5, 1, 9), "word-tiles", pad=(1, 0, 1, 0))
     check((1, 21, 9, 8), (9, 5, 1, 8), "word-tiles", pad=(1, 0, 1, 0))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 8])
+@pytest.mark.parametrize("stride", [(1, 1), (1, 2), (2, 1)], ids=str)
+def test_windows_of_one_column_with_borders_beside_rows(depth: int, stride: Any) -> None:
+    """Pixels at the sides of the image read none of it."""
+    rules = ("column-taps", "row-windows", *SINGLE)
+    check((1, 9, 11, depth), (8, 5, 1, depth), *rules, stride=stride, pad=(1, 2, 0, 1), pad_value=-128)
