@@ -46,7 +46,7 @@ BYTES += [
 ]  # fmt: skip
 DOWN = test_rules.conv(9, 12, 4, 8, 1, 1, 0)
 BYTES.append((DOWN[0], (DOWN[1][0], TensorType(I8, (8, 3, 1, 4)), DOWN[1][2]), DOWN[2]))  # a kernel of one column
-POINTS = [test_rules.conv(3, 9, 4, 1, 1, 1, 0)]  # into one channel
+POINTS = [test_rules.conv(3, 9, depth, 1, 1, 1, 0) for depth in (4, 8)]  # into one channel
 WIDE = (TensorType(I16, (1, 20, 8, 40)), *COLUMN[1][1:])
 HALVES = [*test_integer16.CASES.values(), (COLUMN[0], WIDE, {**COLUMN[2], "pad_value": 0, "x_offset": 0})]
 

@@ -60,6 +60,15 @@ def test_channels_of_pixels_are_taps(width: int, depth: int, stride: Any) -> Non
     check((1, 91, width, depth), (1, 1, 1, depth), "direct-points", stride=stride)
 
 
+@pytest.mark.parametrize("depth", [8, 9, 12, 31])
+def test_longer_sums_into_one_channel(depth: int) -> None:
+    """In small layers; larger ones take the code of those with more channels."""
+    check((1, 1, 8, depth), (1, 1, 1, depth), "direct-points")
+    check((1, 3, 7, depth), (1, 1, 1, depth), "direct-points" if depth < 31 else "word-tiles", stride=(1, 2))
+    check((1, 3, 9, depth), (1, 1, 1, depth), "direct-points" if depth < 12 else "word-tiles")
+    check((1, 7, 150, depth), (1, 1, 1, depth), "word-tiles")
+
+
 @pytest.mark.parametrize("width", [5, 24, 31])
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (10, 4), (3, 1), (1, 7), (2, 2)], ids=str)
 @pytest.mark.parametrize(

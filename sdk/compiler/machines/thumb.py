@@ -32,6 +32,7 @@ SMALLER: Final = 64  # of windows, and sums along rows: the plain nest takes fou
 PITCH: Final = 52
 REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
 POINTS: Final = 7  # products of a pointwise sum; those of longer ones are better taken of bytes, two weights at once
+LONGER_POINTS: Final = 64  # the same, of layers below SMALL with one channel of the result
 GATHERED: Final = 32  # products of a sum whose windows are gathered; set over rows of 5 and 14, 4 to 24 outputs
 PAIR_TILES: Final = (7, 6, 5, 4, 3, 2, 1)  # the same, of depthwise windows
 POINT_TILES: Final = tuple(range(13, 0, -1))  # the same, of pointwise products, which share no elements
@@ -65,6 +66,7 @@ DSP: Final = Machine(
         JoinedTiles(SMALL, wide_channels=16, small_row=384),
         # eight dots of each sum written out: fewer instructions for more flash, in large layers only
         WordTiles(SMALL, dots=8, long_work=1 << 17),
+        DirectPoints(SMALLER, maximum=LONGER_POINTS),
         replace(COLUMN_BYTES, minimum=SMALLER),
         WordWindow(SMALL),
         RowTaps("halves", MIN_MACS, REGION, TILES),

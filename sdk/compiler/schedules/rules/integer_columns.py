@@ -129,7 +129,7 @@ def _points(rule: PointRows, nest: Nest) -> Loops:
     s.reorder(pixel, channel).reorder(rows.inner, channel).pack(part.b, 1, 1).use_i16(part.b)
     shift_sums(s, nest)
     lines = s.line_buffer(rows.outer, part.a)
-    _in_halves(s, nest, lines, depth)
+    _in_halves(s, lines, depth, one_run)
     if one_run and count > 1:
         s.flatten(lines.buffer.name)
         pixel = s.fuse(rows.inner, pixel, "px")
@@ -158,8 +158,9 @@ def _columns(rule: ColumnTaps, nest: Nest) -> Loops:
     s.pack(part.b, 1, 1).use_i16(part.b)
     shift_sums(s, nest)
     lines = s.line_buffer(around, part.a)
-    _in_halves(s, nest, lines, depth)
-    if rows > 1 and all(window_stride(loops, part, loop.var) == 1 for loop in part.spatial[-3:-1]):
+    one_run = window_stride(loops, part, part.spatial[-2].var) == 1
+    _in_halves(s, lines, depth, one_run)
+    if rows > 1 and one_run and window_stride(loops, part, part.spatial[-3].var) == 1:
         s.flatten(lines.buffer.name)
         inside = [s.fuse(inside[0], inside[1], "px")]
     if not run:  # one channel: of one tap at a time
@@ -185,14 +186,15 @@ def _staged(rule: ColumnTaps, nest: Nest) -> tuple[int, int]:
     return max((n for n in range(1, pixels + 1) if pixels % n == 0 and n * height <= room), default=1), 0
 
 
-def _in_halves(s: Schedule, nest: Nest, lines: LineBuffer, depth: int) -> None:
-    """Elements of 16 bits, the pixels of a row, of ``depth`` channels each, one after the other, copied in runs."""
+def _in_halves(s: Schedule, lines: LineBuffer, depth: int, one_run: bool) -> None:
+    """Elements of 16 bits, the pixels of a row, of ``depth`` channels each, one after the other, copied in runs: all of
+    a row where that is ``one_run`` of the image."""
     if lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
     copy = lines.copy
     if depth > 1:
         s.flatten(lines.buffer.name)
-        if window_stride(nest.loops, nest.part, nest.part.spatial[-2].var) == 1:
+        if one_run:
             copy = s.fuse(lines.copies[-2], copy, f"{lines.buffer.name}_p")
     copy_in_runs(s, copy)
 
