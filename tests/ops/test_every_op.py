@@ -83,3 +83,16 @@ def test_rows_of_the_loops_add_up(op: OpDef, sample: Sample) -> None:
         run_loops(loops, arrays, {v.name: n for v, n in dims.items()}, rows)
     for got, want in zip(results, wanted, strict=True):
         same(got, want, op.name)
+
+
+@pytest.mark.parametrize("kind", [np.inf, np.nan, 3e38], ids=str)
+@pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)
+def test_references_say_nothing_of_values_out_of_range(op: OpDef, kind: float) -> None:
+    """Here a warning is an error; shapes that are not computed from values stay as they are."""
+    for sample in op.samples:
+        dims = environments(sample)[-1]
+        args = arguments(sample, dims, np.random.default_rng(4))
+        for k, array in enumerate(args):
+            if array.dtype == np.float32 and k not in sample.values:
+                array.flat[::2] = kind
+        as_tuple(op.reference(*args, **attr_values(sample.attrs, dims)))

@@ -14,7 +14,7 @@ from sdk.compiler.ir.intrinsics import INTRINSICS, op
 from sdk.compiler.ir.loops import ValueExpr
 from sdk.compiler.ir.types import F16, F32, F64, I8, I32, DType, TensorType
 from sdk.compiler.ops.build import map_elements
-from sdk.compiler.ops.numerics import number, quiet, require_float
+from sdk.compiler.ops.numerics import number, require_float, single
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
 from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Var
@@ -178,7 +178,7 @@ for _name, _value, _fn, _attrs, _kind in _SMOOTH:
             _name,
             ("x",),
             _float_infer(_name),
-            quiet(_fn),
+            single(_fn),
             map_elements(("x",), _value),
             (
                 *(Sample((_T(F32, (2, _N, 3)),), attrs(**a)) for a in _attrs),
@@ -193,7 +193,7 @@ define(
         "clip",
         ("x",),
         _clip_infer,
-        quiet(_clip_ref),
+        single(_clip_ref),
         map_elements(("x",), _clip),
         samples=(
             sample(_T(F32, (2, _N, 3)), lo=-0.5, hi=0.75),

@@ -13,7 +13,7 @@ from sdk.compiler.ir.intrinsics import INTRINSICS, cast, op
 from sdk.compiler.ir.loops import Loops, Store, ValueExpr
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType, TensorType, dtype
 from sdk.compiler.ops.build import broadcast_index, function, map_elements, nest, param, read
-from sdk.compiler.ops.numerics import compute_type, number, quiet, widened
+from sdk.compiler.ops.numerics import compute_type, number, single, widened
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes
 from sdk.compiler.ops.traits import Elementwise
@@ -65,11 +65,10 @@ def _cast_ref(x: Array, *, to: str, wraps: bool = False) -> Array:
     float beyond an integer type keeps its low bits, as ``_low_bits`` says."""
     wide = x.astype(np.float32) if x.dtype == np.float16 else x
     kind = dtype(to)
-    with np.errstate(all="ignore"):
-        if wraps and kind.kind in "iu" and wide.dtype.kind == "f":
-            return _low_bits_ref(wide, kind)
-        # a half float comes from a single one, whatever it was before
-        return _converted(_converted(wide, compute_type(kind)), kind)
+    if wraps and kind.kind in "iu" and wide.dtype.kind == "f":
+        return _low_bits_ref(wide, kind)
+    # a half float comes from a single one, whatever it was before
+    return _converted(_converted(wide, compute_type(kind)), kind)
 
 
 def _converted(x: Array, kind: DType) -> Array:
@@ -181,7 +180,7 @@ for _name, _intrinsic, _fn, _kinds in (
             _name,
             ("a", "b"),
             _compare_infer(_name, _kinds),
-            quiet(_fn),
+            single(_fn),
             map_elements(("a", "b"), _row(_intrinsic)),
             samples=(*_SAMPLES, *(_pairs(BOOL) if "b" in _kinds else ())),
             kind=Elementwise(),

@@ -16,7 +16,7 @@ from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import ValueExpr
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I32, I64, U8, U16, U64, DType, TensorType
 from sdk.compiler.ops.build import map_elements
-from sdk.compiler.ops.numerics import number, quiet
+from sdk.compiler.ops.numerics import number, single
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes
 from sdk.compiler.ops.traits import Elementwise
@@ -174,7 +174,7 @@ for _name, _kinds, _value, _fn, _samples, _kind in _BINARY:
             _name,
             ("a", "b"),
             _infer_kinds(_name, _kinds),
-            quiet(_fn),
+            single(_fn),
             map_elements(("a", "b"), _value),
             _samples,
             kind=_kind,

@@ -90,5 +90,4 @@ def activate(given: Activation, x: ValueExpr) -> ValueExpr:
 def activated(given: Activation, x: Array) -> Array:
     """The function applied to an array."""
     name, alpha, beta = given
-    with np.errstate(over="ignore"):
-        return np.asarray(ACTIVATIONS[name][1](x, alpha, beta)).astype(x.dtype)
+    return np.asarray(ACTIVATIONS[name][1](x, alpha, beta)).astype(x.dtype)

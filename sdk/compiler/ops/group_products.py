@@ -65,17 +65,16 @@ def _quantize_infer(
 def _quantize_ref(x: Array, *, run: int, zero: int, group: int = GROUP, half: bool = False) -> tuple[Array, ...]:
     rows, columns = x.shape
     groups = x.reshape(rows, columns // group, group)
-    with np.errstate(all="ignore"):
-        maximum = np.abs(groups).max(axis=2, initial=np.float32(0))
-        good = np.isfinite(groups).all(axis=2)
-        used = good & (maximum >= np.float32(_MIN_ACTIVATION))
-        inverse = np.where(used, np.float32(127) / maximum, np.float32(0)).astype(np.float32)
-        scale = np.where(used, maximum / np.float32(127), np.float32(0)).astype(np.float32)
-        scale = np.where(good, scale, np.float32(np.nan))
-        scale = scale.astype(np.float16).astype(np.float32) if half else scale
-        whole = np.nan_to_num(np.rint(groups * inverse[:, :, None]), nan=0.0).astype(np.int8)
-        sums = whole.reshape(rows, columns // run, run).astype(np.int32).sum(axis=2, dtype=np.int32)
-        scaled = sums.astype(np.float32) * np.repeat(scale, group // run, axis=1)
+    maximum = np.abs(groups).max(axis=2, initial=np.float32(0))
+    good = np.isfinite(groups).all(axis=2)
+    used = good & (maximum >= np.float32(_MIN_ACTIVATION))
+    inverse = np.where(used, np.float32(127) / maximum, np.float32(0)).astype(np.float32)
+    scale = np.where(used, maximum / np.float32(127), np.float32(0)).astype(np.float32)
+    scale = np.where(good, scale, np.float32(np.nan))
+    scale = scale.astype(np.float16).astype(np.float32) if half else scale
+    whole = np.nan_to_num(np.rint(groups * inverse[:, :, None]), nan=0.0).astype(np.int8)
+    sums = whole.reshape(rows, columns // run, run).astype(np.int32).sum(axis=2, dtype=np.int32)
+    scaled = sums.astype(np.float32) * np.repeat(scale, group // run, axis=1)
     return whole.reshape(rows, columns), scale, -zero * sums if zero else scaled
 
 
@@ -212,11 +211,10 @@ def _products_infer(x: TensorType, scale: TensorType, sums: TensorType, w: Tenso
 def _products_ref(x: Array, scale: Array, sums: Array, w: Array, *, format: str) -> Array:
     form = format_of(format)
     numbers, steps, minimum = form.parts(w)
-    with np.errstate(invalid="ignore", over="ignore"):
-        wide = scale.astype(np.float64)
-        products = (x * np.repeat(wide, GROUP, axis=1)) @ (numbers * np.repeat(steps, form.run, axis=1)).T
-        rest = (sums * np.repeat(wide, GROUP // form.run, axis=1)) @ steps.T if form.zero else sums @ minimum.T
-        return np.asarray(products + rest).astype(np.float32)
+    wide = scale.astype(np.float64)
+    products = (x * np.repeat(wide, GROUP, axis=1)) @ (numbers * np.repeat(steps, form.run, axis=1)).T
+    rest = (sums * np.repeat(wide, GROUP // form.run, axis=1)) @ steps.T if form.zero else sums @ minimum.T
+    return np.asarray(products + rest).astype(np.float32)
 
 
 def products_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) -> Loops:
@@ -285,8 +283,7 @@ def _lookup_ref(w: Array, indices: Array, *, format: str) -> Array:
     if not len(w):
         return np.zeros((*indices.shape, form.columns(w.shape[1])), np.float32)
     at, inside = resolve(indices, len(w))
-    with np.errstate(over="ignore", invalid="ignore"):
-        rows = form.decode(w[at.reshape(-1)]).astype(np.float32)
+    rows = form.decode(w[at.reshape(-1)]).astype(np.float32)
     return np.where(inside[..., None], rows.reshape(*indices.shape, -1), np.float32(0))
 
 

@@ -12,7 +12,7 @@ from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Buffer, Let, Load, Loops, Param, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import F16, F32, F64, DType, TensorType
 from sdk.compiler.ops.build import Nest, broadcast_index, function, loop, nest, param, read, variable
-from sdk.compiler.ops.numerics import compute_type, count, number, quiet, require_float, stored, widened
+from sdk.compiler.ops.numerics import compute_type, count, number, require_float, single, stored, widened
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
 from sdk.compiler.ops.traits import OPAQUE
@@ -161,7 +161,7 @@ for _name, _shape_rule, _fn, _scales in (
             _name,
             ("x", "scale", "bias")[: _scales + 1],
             _shape_rule,
-            quiet(_fn),
+            single(_fn),
             _norm_loops,
             samples=(
                 sample(_T(F32, (2, _N, 9)), *_lines(F32, _scales), epsilon=1e-5),
@@ -178,7 +178,7 @@ define(
         "lrn",
         ("x",),
         _lrn_infer,
-        quiet(_lrn_ref),
+        single(_lrn_ref),
         _lrn_loops,
         samples=(
             sample(_T(F32, (1, _N, 2, 7)), size=5, alpha=0.1, beta=0.75, bias=1.0),

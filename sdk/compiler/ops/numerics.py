@@ -1,4 +1,4 @@
-"""How ops compute in the types they are given: half floats as single ones, literals, references without warnings."""
+"""How ops compute in the types they are given: half floats as single ones, literals, references in single precision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sdk.compiler.ir.types import F16, F32, DType, TensorType
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 
-__all__ = ["compute_type", "count", "exact_matmul", "number", "quiet", "require_float", "stored", "widened"]
+__all__ = ["compute_type", "count", "exact_matmul", "number", "require_float", "single", "stored", "widened"]
 
 Array = NDArray[Any]
 
@@ -46,16 +46,15 @@ def count(extent: Dim, kind: DType) -> ValueExpr:
     return number(extent, kind) if isinstance(extent, int) else cast(idx(extent), kind)
 
 
-def quiet(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A reference that computes half floats in single precision, as the loops do, and never warns."""
+def single(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A reference that computes half floats in single precision, as the loops do."""
 
     @wraps(fn)
     def run(*arrays: Array, **given: Any) -> Array:
         half = any(a.dtype == np.float16 for a in arrays)
         wide = (a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays)
-        with np.errstate(all="ignore"):
-            found = np.asarray(fn(*wide, **given))
-            return found.astype(np.float16) if half and found.dtype == np.float32 else found
+        found = np.asarray(fn(*wide, **given))
+        return found.astype(np.float16) if half and found.dtype == np.float32 else found
 
     return run
 

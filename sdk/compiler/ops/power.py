@@ -13,7 +13,7 @@ from sdk.compiler.ir.intrinsics import cast, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import F16, F32, F64, I8, I32, I64, U8, DType, TensorType
 from sdk.compiler.ops.build import broadcast_index, function, loop, map_elements, nest, param, read, variable
-from sdk.compiler.ops.numerics import number, quiet
+from sdk.compiler.ops.numerics import number, single
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes
 from sdk.compiler.ops.traits import Elementwise
@@ -110,7 +110,7 @@ define(
         "pow",
         ("a", "b"),
         _infer,
-        quiet(_ref),
+        single(_ref),
         _loops,
         samples=(
             sample(_T(F32, (_N, 3)), _T(F32, (3,))),

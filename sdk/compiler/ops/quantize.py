@@ -15,7 +15,7 @@ from sdk.compiler.ir.intrinsics import cast, op
 from sdk.compiler.ir.loops import ValueExpr
 from sdk.compiler.ir.types import F16, F32, I8, I16, I32, U8, U16, TensorType, dtype
 from sdk.compiler.ops.build import map_elements
-from sdk.compiler.ops.numerics import compute_type, quiet
+from sdk.compiler.ops.numerics import compute_type, single
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes, same_extent
 from sdk.compiler.ops.traits import Elementwise
@@ -85,7 +85,7 @@ define(
         "quantize",
         ("x", "scale", "zero"),
         _quantize_infer,
-        quiet(_quantize_ref),
+        single(_quantize_ref),
         map_elements(("x", "scale", "zero"), _quantize),
         samples=(
             sample(_T(F32, (_N, 3)), _T(F32, ()), _T(I8, ()), values={1: _positive(())}, out="i8"),
@@ -102,7 +102,7 @@ define(
         "dequantize",
         ("x", "scale", "zero"),
         _dequantize_infer,
-        quiet(_dequantize_ref),
+        single(_dequantize_ref),
         map_elements(("x", "scale", "zero"), _dequantize),
         samples=(
             sample(_T(I8, (_N, 3)), _T(F32, ()), _T(I8, ())),

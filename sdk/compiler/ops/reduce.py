@@ -20,7 +20,7 @@ from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Stmt, Store, Value
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, DType, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.conv import shifted
-from sdk.compiler.ops.numerics import compute_type, count, number, quiet, widened
+from sdk.compiler.ops.numerics import compute_type, count, number, single, widened
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
 from sdk.compiler.ops.traits import AxisRole, Combine, Reduction
 from sdk.compiler.sym import Dim, Var, dmax, max_value, product
@@ -198,7 +198,7 @@ for _name, _rule in RULES.items():
             _name,
             ("x",),
             _infer(_name),
-            quiet(_reference(_name)),
+            single(_reference(_name)),
             _loops(_name),
             _samples(_name),
             kind=Reduction(_rule.combine),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import Any, Final, TypeVar, assert_never
 
 import numpy as np
@@ -94,8 +95,20 @@ def define(op: OpDef) -> OpDef:
         raise BuildError(f"op {op.name} needs samples, and loops unless it is a view")
     for fault in _contradictions(op):
         raise BuildError(f"op {op.name}: {fault}")
-    OPS[op.name] = op
-    return op
+    OPS[op.name] = replace(op, reference=_without_warnings(op.reference))
+    return OPS[op.name]
+
+
+def _without_warnings(reference: Callable[..., Any]) -> Callable[..., Any]:
+    """A reference of which NumPy reports no floating-point errors: infinities and NaN are values like others, and
+    some of OpenBLAS's kernels report invalid operations in lanes that hold no operand (numpy/numpy#24067)."""
+
+    @wraps(reference)
+    def run(*arrays: Array, **given: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return reference(*arrays, **given)
+
+    return run
 
 
 def _contradictions(op: OpDef) -> Iterator[str]:

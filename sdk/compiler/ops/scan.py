@@ -12,7 +12,7 @@ from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Stmt, Store
 from sdk.compiler.ir.types import F16, F32, F64, I32, I64, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable
-from sdk.compiler.ops.numerics import compute_type, number, quiet, stored, widened
+from sdk.compiler.ops.numerics import compute_type, number, single, stored, widened
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
@@ -76,7 +76,7 @@ for _name, _row, _step, _start in (("cumsum", "add", np.add, 0), ("cumprod", "mu
             _name,
             ("x",),
             _infer(_name),
-            quiet(_reference(_step)),
+            single(_reference(_step)),
             _loops(_row, _start),
             samples=(
                 *(sample(_T(F32, (2, 3, _N)), exclusive=e, reverse=r) for e, r in _WAYS),

@@ -123,11 +123,10 @@ def _elements_infer(
 def _elements_ref(x: Array, indices: Array, updates: Array, *, axis: int, reduction: str) -> Array:
     out = _wide(x)
     at, inside = resolve(indices, x.shape[axis])
-    with np.errstate(over="ignore"):
-        for place in np.ndindex(indices.shape):
-            target = (*place[:axis], int(at[place]), *place[axis + 1 :])
-            if inside[place] and all(t < s for t, s in zip(target, x.shape, strict=True)):
-                out[target] = _NUMPY[reduction](out[target], updates[place])
+    for place in np.ndindex(indices.shape):
+        target = (*place[:axis], int(at[place]), *place[axis + 1 :])
+        if inside[place] and all(t < s for t, s in zip(target, x.shape, strict=True)):
+            out[target] = _NUMPY[reduction](out[target], updates[place])
     return out.astype(x.dtype)
 
 
@@ -181,11 +180,10 @@ def _nd_ref(x: Array, indices: Array, updates: Array, *, reduction: str) -> Arra
     out = _wide(x)
     depth = indices.shape[-1]
     found = [resolve(indices[..., k], x.shape[k]) for k in range(depth)]
-    with np.errstate(over="ignore"):
-        for place in np.ndindex(indices.shape[:-1]):
-            if all(inside[place] for _, inside in found):
-                target = tuple(int(at[place]) for at, _ in found)
-                out[target] = _NUMPY[reduction](out[target], updates[place])
+    for place in np.ndindex(indices.shape[:-1]):
+        if all(inside[place] for _, inside in found):
+            target = tuple(int(at[place]) for at, _ in found)
+            out[target] = _NUMPY[reduction](out[target], updates[place])
     return out.astype(x.dtype)
 
 

@@ -12,7 +12,7 @@ from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import BOOL, F16, F32, I8, I32, I64, U8, DType, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable
-from sdk.compiler.ops.numerics import number, quiet, require_float, stored, widened
+from sdk.compiler.ops.numerics import number, require_float, single, stored, widened
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.traits import OPAQUE, AxisRole
 from sdk.compiler.sym import Dim, Var, min_value
@@ -135,7 +135,7 @@ for _name, _row, _fn in (("argmax", "gt", np.argmax), ("argmin", "lt", np.argmin
             _name,
             ("x",),
             _infer(_name),
-            quiet(_reference(_fn)),
+            single(_reference(_fn)),
             _loops(_row),
             samples=(
                 sample(_T(F32, (2, _N, 5)), axis=2, last=False),
@@ -154,7 +154,7 @@ define(
         "hardmax",
         ("x",),
         _hardmax_infer,
-        quiet(_hardmax_ref),
+        single(_hardmax_ref),
         _hardmax_loops,
         samples=(
             sample(_T(F32, (2, _N, 5))),

@@ -13,7 +13,7 @@ from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Buffer, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import F16, F32, F64, DType, TensorType
 from sdk.compiler.ops.build import Nest, function, loop, nest, param, variable
-from sdk.compiler.ops.numerics import compute_type, number, quiet, require_float, stored, widened
+from sdk.compiler.ops.numerics import compute_type, number, require_float, single, stored, widened
 from sdk.compiler.ops.registry import LoopsOf, OpDef, define, sample
 from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
@@ -136,7 +136,7 @@ for _name, _fn, _rest in (
             _name,
             ("x",),
             _infer,
-            quiet(_fn),
+            single(_fn),
             _loops(_rest),
             samples=(
                 sample(_T(F32, (2, _N, 9))),

@@ -26,20 +26,19 @@ def stored_rows(x: Array, asymmetric: bool) -> tuple[Array, Array]:
     low = np.minimum(x.min(axis=-1, keepdims=True), 0) if asymmetric else x.min(axis=-1, keepdims=True)
     high = np.maximum(x.max(axis=-1, keepdims=True), 0) if asymmetric else x.max(axis=-1, keepdims=True)
     point = np.zeros_like(low)
-    with np.errstate(all="ignore"):
-        if asymmetric:
-            wide = (high.astype(np.float64) - low) / 255
-            first, last = low / wide, high / wide
-            exact = np.where(np.abs(first) + 128 < np.abs(last) + 127, -128 - first, 127 - last)
-            point = _away(np.clip(exact, -128, 127)).astype(np.float32)
-            none, scale = low == high, wide.astype(np.float32)
-            by = _F32(1) / scale
-        else:
-            maximum = np.maximum(-low, high)
-            none, scale, by = maximum == 0, maximum / _F32(127), _F32(127) / maximum
-        point, scale, by = (np.where(none, n, v).astype(np.float32) for n, v in ((0, point), (1, scale), (1, by)))
-        minimum = -128 if asymmetric else -127
-        steps = np.clip(_away(point + x * by), minimum, 127) - point
+    if asymmetric:
+        wide = (high.astype(np.float64) - low) / 255
+        first, last = low / wide, high / wide
+        exact = np.where(np.abs(first) + 128 < np.abs(last) + 127, -128 - first, 127 - last)
+        point = _away(np.clip(exact, -128, 127)).astype(np.float32)
+        none, scale = low == high, wide.astype(np.float32)
+        by = _F32(1) / scale
+    else:
+        maximum = np.maximum(-low, high)
+        none, scale, by = maximum == 0, maximum / _F32(127), _F32(127) / maximum
+    point, scale, by = (np.where(none, n, v).astype(np.float32) for n, v in ((0, point), (1, scale), (1, by)))
+    minimum = -128 if asymmetric else -127
+    steps = np.clip(_away(point + x * by), minimum, 127) - point
     return steps.astype(np.int16), scale[..., 0]
 
 

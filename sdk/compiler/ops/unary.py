@@ -12,7 +12,7 @@ from sdk.compiler.ir.intrinsics import INTRINSICS, op
 from sdk.compiler.ir.loops import ValueExpr
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I32, I64, U8, TensorType
 from sdk.compiler.ops.build import map_elements
-from sdk.compiler.ops.numerics import number, quiet
+from sdk.compiler.ops.numerics import number, single
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
 from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Var
@@ -136,7 +136,7 @@ for _name, _kinds, _result, _value, _fn, _samples, _kind in _OTHERS:
             _name,
             ("x",),
             _infer(_name, _kinds, _result),
-            quiet(_fn),
+            single(_fn),
             map_elements(("x",), _value),
             _samples,
             kind=_kind,
@@ -148,7 +148,7 @@ for _name, _lo, _hi in _FUNCTIONS:
             _name,
             ("x",),
             _infer(_name, "f", "same"),
-            quiet(_by_row(_name)),
+            single(_by_row(_name)),
             map_elements(("x",), _plain(_name)),
             _floats(_lo, _hi),
             kind=Elementwise(),
@@ -174,7 +174,7 @@ define(
         "is_inf",
         ("x",),
         lambda x, *, negative, positive: _infer("is_inf", "f", "bool")(x),
-        quiet(_is_inf_ref),
+        single(_is_inf_ref),
         map_elements(("x",), _is_inf),
         samples=tuple(
             sample(_T(F32, (14,)), negative=n, positive=p, values={0: lambda rng: _SPECIAL})

@@ -16,7 +16,7 @@ from sdk.compiler.ir.intrinsics import cast, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Stmt, Store
 from sdk.compiler.ir.types import BOOL, F16, F32, I8, I64, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable
-from sdk.compiler.ops.numerics import compute_type, number, quiet, stored, widened
+from sdk.compiler.ops.numerics import compute_type, number, single, stored, widened
 from sdk.compiler.ops.reduce import RULES, Rule
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
 from sdk.compiler.ops.shapes import window_extent
@@ -105,7 +105,7 @@ for _name, _rule in _WINDOWED.items():
             _name,
             ("x",),
             _infer(_name, _rule),
-            quiet(_reference(_rule)),
+            single(_reference(_rule)),
             _loops(_rule),
             _samples(_rule),
             kind=OPAQUE,
