@@ -23,7 +23,7 @@ from sdk.compiler.ir.plan import PlanCall, Repeat, walk_plan
 from sdk.compiler.ir.text import parse_module
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ops.build import function, map_elements, nest, param
-from sdk.compiler.ops.numerics import quiet
+from sdk.compiler.ops.numerics import single
 from sdk.compiler.ops.registry import OPS, OpDef, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes
 from sdk.compiler.ops.traits import OPAQUE, AxisRole, Elementwise, Movement
@@ -49,7 +49,7 @@ SOFTSIGN = OpDef(
     "softsign_like",
     ("x",),
     lambda x: x,
-    quiet(lambda x: x / (1 + np.abs(x))),
+    single(lambda x: x / (1 + np.abs(x))),
     map_elements(("x",), _softsign),
     samples=(sample(TensorType(F32, (3, 4))),),
     kind=Elementwise(),
@@ -60,7 +60,7 @@ HALFWAY = OpDef(
     "halfway",
     ("a", "b"),
     lambda a, b: TensorType(a.dtype, broadcast_shapes(a.shape, b.shape)),
-    quiet(lambda a, b: (a + b) * a.dtype.type(0.5)),
+    single(lambda a, b: (a + b) * a.dtype.type(0.5)),
     map_elements(("a", "b"), lambda a, b: op("mul", op("add", a, b), imm(0.5, a.dtype))),
     samples=(sample(TensorType(F32, (3, 4)), TensorType(F32, (4,))),),
     kind=Elementwise(exact=True),

@@ -94,7 +94,9 @@ class Regions:
     def _together(self, stmts: Sequence[Stmt], dead: Set[str]) -> Statement | None:
         """The statement of a basic block that is worth one, with constants in registers or read in it: what is
         shorter."""
-        selects = (partial(thumb.select, stmts, names, dead=dead) for names in (self.names, self.rereading))
+        loads = (n for n in walk(tuple(stmts)) if isinstance(n, Load))
+        names = (self.names, self.rereading) if any(map(self._is_constant, loads)) else (self.names,)
+        selects = (partial(thumb.select, stmts, known, dead=dead) for known in names)
         found = (self._best(select, None, 1, self._worth) for select in selects)
         return min((one for one in found if one is not None), key=lambda one: len(one.lines), default=None)
 
@@ -198,11 +200,11 @@ class Regions:
 
     def _is_hoisted(self, operand: Operand) -> bool:
         """Whether it is a constant that loops around this one read once."""
-        match operand.holds:
-            case Load(buffer, index):
-                return self.names.register(buffer, index) != self.rereading.register(buffer, index)
-            case _:
-                return False
+        return isinstance(operand.holds, Load) and self._is_constant(operand.holds)
+
+    def _is_constant(self, load: Load) -> bool:
+        """Whether it is read from a constant that the C around holds in a variable."""
+        return self.names.register(load.buffer, load.index) != self.rereading.register(load.buffer, load.index)
 
     def _place(self, load: Load) -> thumb.Memory | None:
         return self.names.place(load.buffer, load.index)

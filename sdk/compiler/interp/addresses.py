@@ -42,7 +42,8 @@ class Addresses:
 
     ``arrays`` are the variables of the former, ``first`` and ``shape`` those of the cell: while these are the same, it
     touches the elements ``flat``, counted from a place that ``start`` tells. ``steps`` has of each axis of the buffer
-    what the other loops give, the minimum and maximum of the rest, the size and the elements of a step.
+    where other loops give something what that is, of which value on and up to which it may be, and the elements of a
+    step.
     """
 
     index: tuple[Dim, ...]
@@ -51,7 +52,7 @@ class Addresses:
     first: Array | None
     shape: tuple[int, ...]
     flat: Array
-    steps: tuple[tuple[Dim, int, int, int, int], ...]
+    steps: tuple[tuple[Dim, int, int, int], ...]
     origin: int
     end: int  # from the place on, of what one copy of the buffer must hold
 
@@ -64,37 +65,43 @@ class Addresses:
     def start(self, cell: Cell, env: Mapping[Var, Array | int]) -> int | None:
         """The element that ``flat`` counts from; None where an access may be outside the buffer."""
         place = self.origin
-        for step, minimum, maximum, size, pitch in self.steps:
-            at = step if isinstance(step, int) else evaluate_mixed(step, env)
-            if not isinstance(at, int) or at + minimum < 0 or at + maximum >= size:
+        for step, minimum, maximum, pitch in self.steps:
+            at = evaluate_mixed(step, env)
+            if not isinstance(at, int) or not minimum <= at < maximum:
                 return None
             place += at * pitch
         return place if place + self.end <= cell.size else None
 
 
 def addresses(cell: Cell, index: tuple[Dim, ...], lanes: int, env: Mapping[Var, Array | int]) -> Addresses | None:
-    """The addresses of an access of so many lanes; None where its index is no such sum."""
+    """The addresses of an access of so many lanes; None where its index is no such sum, or may be outside."""
     if cell.buffer.ring is not None:
         return None
     varying: dict[Var, Array] = {}
     for dim in index:
         if not isinstance(dim, int):
             varying |= {var: found for var in dim.free if not isinstance(found := env[var], int)}
-    pitch, flat = cell.buffer.dtype.lanes if lanes > 1 else 1, np.zeros(1, np.int64)
-    steps: list[tuple[Dim, int, int, int, int]] = []
+    pitch, flat, origin, end = cell.buffer.dtype.lanes if lanes > 1 else 1, np.zeros(1, np.int64), 0, 1
+    steps: list[tuple[Dim, int, int, int]] = []
     for dim, size in zip(reversed(index), reversed(cell.shape), strict=True):
         moving, step = separate(dim, varying.keys())
         if not isinstance(moving, int) and not moving.free <= varying.keys():
             return None
-        at = np.asarray(evaluate_mixed(moving, env))
-        steps.append((step, int(at.min()), int(at.max()), size, pitch))
-        flat = flat + at * pitch
+        minimum = maximum = 0
+        if not isinstance(moving, int):
+            at = np.asarray(evaluate_mixed(moving, env))
+            minimum, maximum = int(at.min()), int(at.max())
+            flat = flat + (at - minimum) * pitch
+        if not isinstance(step, int):
+            steps.append((step, -minimum, size - maximum, pitch))
+        elif step + minimum < 0 or step + maximum >= size:
+            return None
+        else:
+            minimum, maximum = step + minimum, step + maximum
+        origin, end = origin + minimum * pitch, end + (maximum - minimum) * pitch
         pitch *= size
     if lanes > 1:
-        flat = flat + np.arange(lanes)
-    origin = int(flat.min())
-    flat = flat - origin
-    end = int(flat.max()) + 1
+        flat, end = flat + np.arange(lanes), end + lanes - 1
     flat = flat if cell.first is None else flat + cell.first
     arrays = tuple(varying.items())
     return Addresses(index, cell.buffer, arrays, cell.first, cell.shape, flat, tuple(steps), origin, end)

@@ -87,6 +87,7 @@ class Machine:
     items: int = 0  # loops around whose iterations are the items of a group
     overlaps: Sequence[tuple[str, str]] = ()  # parameters written, and read, some of whose bytes are the same
     known: dict[tuple[int, int, int], Addresses] = field(default_factory=dict)
+    numbers: dict[int, tuple[Imm, Array]] = field(default_factory=dict)  # literals and what they are, by identity
 
     # --- values ----------------------------------------------------------------------------------------------
 
@@ -107,19 +108,27 @@ class Machine:
 
     def value(self, expr: ValueExpr) -> Array:
         """A value, of each iteration."""
-        match expr:
-            case Imm():
-                return np.full((1,), expr.value, dtype=expr.dtype.numpy)
-            case Idx():
-                return np.atleast_1d(np.asarray(self.dim(expr.dim)).astype(np.int32))
-            case Ref():
-                return self.lets[expr.name]
-            case Load():
-                return self.load(expr)
+        match expr:  # what there is most of comes first
             case Op():
                 if expr.name == "select":
                     return self.select(expr)
                 return self.operation(expr, [self.value(a) for a in expr.args])
+            case Load():
+                return self.load(expr)
+            case Imm():
+                return self.number(expr)
+            case Ref():
+                return self.lets[expr.name]
+            case Idx():
+                return np.atleast_1d(np.asarray(self.dim(expr.dim)).astype(np.int32))
+
+    def number(self, expr: Imm) -> Array:
+        """A literal; not to be changed."""
+        known = self.numbers.get(id(expr))
+        if known is None:
+            known = self.numbers[id(expr)] = expr, np.full((1,), expr.value, dtype=expr.dtype.numpy)
+            known[1].setflags(write=False)
+        return known[1]
 
     def operation(self, expr: Op, args: list[Array]) -> Array:
         """What an operation makes of its arguments.
@@ -190,7 +199,7 @@ class Machine:
         cell = self.cells[expr.buffer]
         touched = self.lanes_touched(expr.count, expr.dtype.lanes)
         start, at = self.place(cell, expr.index, expr.dtype.lanes, touched)
-        found = cell.data[start:].take(at)
+        found = (cell.data[start:] if start else cell.data).take(at)
         found = found if touched is None else np.where(touched, found, np.zeros_like(found[:1]))
         return np.asarray(found.view(expr.dtype.numpy) if found.dtype != expr.dtype.numpy else found)
 
@@ -203,19 +212,19 @@ class Machine:
 
     def stmt(self, stmt: Stmt) -> None:
         """Runs one statement."""
-        match stmt:
-            case Block():
-                self.block(stmt)
-            case For():
-                self.run_for(stmt)
-            case If():
-                self.run_if(stmt)
-            case Let():
-                self.let(stmt)
-            case Alloc():
-                self.alloc(stmt.buffer)
+        match stmt:  # what there is most of comes first
             case Store():
                 self.store(stmt.buffer, stmt.index, self.value(stmt.value), stmt.value.dtype.lanes, stmt.count)
+            case For():
+                self.run_for(stmt)
+            case Alloc():
+                self.alloc(stmt.buffer)
+            case Let():
+                self.let(stmt)
+            case Block():
+                self.block(stmt)
+            case If():
+                self.run_if(stmt)
             case Atomic():
                 old = self.load(Load(stmt.buffer, stmt.index, stmt.value.dtype))
                 self.store(
@@ -257,7 +266,7 @@ class Machine:
             mask, at, value = np.broadcast_arrays(mask, at, value)
             at, value = at[mask], value[mask]
         same_size = value.dtype.itemsize == cell.data.dtype.itemsize
-        cell.data[start:][at] = value.view(cell.data.dtype) if same_size else value
+        (cell.data[start:] if start else cell.data)[at] = value.view(cell.data.dtype) if same_size else value
 
     def run_if(self, stmt: If) -> None:
         """Runs the arm of a condition, in some iterations the other."""

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.sym.dim import Dim, Expr, Factor, Term, Var, dmax, dmin, floordiv, ordered
+from sdk.compiler.sym.dim import Dim, Expr, Func, Term, Var, dmax, dmin, floordiv, ordered
 from sdk.errors import SdkError
 
 __all__ = ["evaluate", "evaluate_mixed", "flat_index", "free_vars", "product", "substitute"]
@@ -92,15 +92,13 @@ def evaluate_mixed(a: Dim, env: Mapping[Var, Grid | int]) -> Grid | int:
     for term, coeff in a.terms:
         value: Grid | int = coeff
         for factor, power in term:
-            found = _factor_mixed(factor, env)
+            found = env[factor] if isinstance(factor, Var) else _applied(factor, env)
             value = value * (found if power == 1 else found**power)
         out = out + value
     return out
 
 
-def _factor_mixed(factor: Factor, env: Mapping[Var, Grid | int]) -> Grid | int:
-    if isinstance(factor, Var):
-        return env[factor]
+def _applied(factor: Func, env: Mapping[Var, Grid | int]) -> Grid | int:
     x, y = evaluate_mixed(factor.a, env), evaluate_mixed(factor.b, env)
     if isinstance(x, int) and isinstance(y, int):
         return OF_NUMBERS[factor.name](x, y)

@@ -109,7 +109,7 @@ class Func(_Node):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_func, (self.name, self.a, self.b))
+        return (Func, (self.name, self.a, self.b))
 
     @property
     def divisor(self) -> int:
@@ -230,6 +230,7 @@ def _split(a: Dim) -> tuple[int, Terms]:
     return (a, ()) if isinstance(a, int) else (a.const, a.terms)
 
 
+@lru_cache(maxsize=MAX_LATEST)
 def _sum(a: Dim, b: Dim, sign: int) -> Dim:
     if isinstance(b, int):
         if isinstance(a, int):
@@ -252,6 +253,7 @@ def _scale(a: Dim, k: int) -> Dim:
     return a if k == 1 else Expr._of(a.const * k, tuple([(t, c * k) for t, c in a.terms]))
 
 
+@lru_cache(maxsize=MAX_LATEST)
 def _mul(a: Dim, b: Dim) -> Dim:
     if isinstance(b, int):
         return _scale(a, b)
@@ -283,10 +285,6 @@ def from_terms(terms: Terms) -> Expr:
 
 def _rebuild_expr(const: int, terms: Terms) -> Dim:
     return _make(const, dict(terms))
-
-
-def _rebuild_func(name: str, a: Dim, b: Dim) -> Func:
-    return Func(name, a, b)
 
 
 def _factor(factor: Factor) -> Expr:

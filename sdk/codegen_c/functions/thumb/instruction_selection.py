@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from operator import attrgetter
 from typing import Final
 
 from sdk.codegen_c.functions.instructions.lookup import assembly_line
@@ -53,9 +52,6 @@ class InductionPointer:
     stored: bool
     stride: Dim = 0
     places: int = 0
-
-
-_PATH: Final = attrgetter("buffer", "step", "whole", "stored", "stride", "places")  # all of it but the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +126,7 @@ class _Selector:
     iteration: int = 0
     items: list[Item] = field(default_factory=list)
     pointers: list[InductionPointer] = field(default_factory=list)
+    alike: dict[tuple[object, ...], list[int]] = field(default_factory=dict)  # pointers, by all of them but the start
     reach: list[tuple[int, int]] = field(default_factory=list)
     values: dict[str, Node] = field(default_factory=dict)
     buffers: dict[str, str] = field(default_factory=dict)
@@ -395,23 +392,22 @@ class _Selector:
     def _access(self, memory: Memory, path: tuple[Dim, Dim], width: Width, stored: bool) -> Access:
         step, start = path
         whole = memory.whole and width == ""
-        unit, place = self.units.get(memory.buffer, 0), 0
-        made = InductionPointer(memory.buffer, start + step * self.iteration, 0, whole, stored, unit)
+        stride, walked, places, place = self.units.get(memory.buffer, 0), 0, 0, 0
         if isinstance(step, int):
-            made = replace(made, step=step * self.iterations)
+            start, walked = start + step * self.iteration, step * self.iterations
         elif memory.buffer not in self.units:
-            made, place = replace(made, start=start, stride=step, places=self.iterations), self.iteration
+            stride, places, place = step, self.iterations, self.iteration
         else:
-            made = replace(made, places=_whole_strides(step * self.iterations, made.stride))
-        for k, pointer in enumerate(self.pointers):
-            if _PATH(pointer) != _PATH(made):
-                continue
-            apart, at = made.start - pointer.start, place
+            start, places = start + step * self.iteration, _whole_strides(step * self.iterations, stride)
+        alike = self.alike.setdefault((memory.buffer, walked, whole, stored, stride, places), [])
+        for k in alike:
+            apart, at = start - self.pointers[k].start, place
             if memory.buffer in self.units:
-                at, apart = _apart(apart, made.stride)
+                at, apart = _apart(apart, stride)
             if isinstance(apart, int) and self._reached(k, apart):
                 return Access(k, apart, width, whole, at)
-        self.pointers.append(made)
+        alike.append(len(self.pointers))
+        self.pointers.append(InductionPointer(memory.buffer, start, walked, whole, stored, stride, places))
         self.reach.append((0, 0))
         return Access(len(self.pointers) - 1, 0, width, whole, place)
 
