@@ -7,9 +7,11 @@ import os
 import shutil
 import signal
 import sys
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -24,6 +26,7 @@ MODELS = Path(os.environ.get("CROSSLEVEL_MODELS", ROOT.parent / "shared" / "mode
 # The support libraries of the C compiler take long to make: all clones and all tests share the user's.
 os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(zig.cache_folder()))
 os.environ.setdefault("CROSSLEVEL_CACHE", str(ROOT / ".cache"))
+GOLDEN = 0.618034  # multiples of it, less whole numbers, are spread evenly whatever their count
 # What is drawn is the same in every run: a change is judged by what it changes. Long tests are given other seeds.
 os.environ.setdefault("CROSSLEVEL_SEED", "327000")
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)  # no deadline: machines are busy
@@ -49,6 +52,31 @@ def pytest_report_header() -> list[str]:
         return [f"real models: {MODELS}", seeds]
     none = f"real models: none at {MODELS}; tests marked 'models' are skipped (set CROSSLEVEL_MODELS)"
     return [none, seeds]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of tests with many cases that take long, ``some`` are in each run: the others are marked slow."""
+    cases: dict[str, list[Any]] = {}
+    for item in items:
+        if item.get_closest_marker("some") and hasattr(item, "callspec") and not item.get_closest_marker("slow"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for alike in cases.values():
+        for item in left_out(alike, alike[0].get_closest_marker("some").args[0]):
+            item.add_marker("slow")
+
+
+def left_out(cases: list[Any], count: int) -> list[Any]:
+    """All cases but ``count``: one after the other, that whose values of parameters those before have least often; of
+    several, far from those before."""
+    values = {case: [(name, id(value)) for name, value in case.callspec.params.items()] for case in cases}
+    first = zlib.crc32(cases[0].originalname.encode())  # other tests with these parameters take others
+    places = {case: (first + k) * GOLDEN % 1 for k, case in enumerate(cases)}
+    seen: Counter[tuple[str, int]] = Counter()
+    for _ in range(min(count, len(cases))):
+        taken = min(values, key=lambda case: (sum(seen[value] for value in values[case]), places[case]))
+        seen.update(values.pop(taken))
+    return list(values)
 
 
 @pytest.hookimpl(trylast=True)

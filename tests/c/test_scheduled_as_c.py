@@ -84,6 +84,7 @@ def scheduled(core: Machine, even: Iterable[str] = ()) -> list[Loops]:
     return out
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("compiler", ["zig", "gcc"])
 @pytest.mark.parametrize("board", ["nucleo_l4r5zi", "qemu-cortex-m55", "qemu-cortex-m3", "microbit", "qemu-riscv32"])
 def test_microcontroller_code_has_no_warnings(board: str, compiler: str) -> None:
@@ -106,6 +107,7 @@ def values(name: str, k: int, type: TensorType, rng: np.random.Generator) -> np.
     return rng.integers(-128, 128, shape).astype(type.dtype.numpy)
 
 
+@pytest.mark.some(16)
 @pytest.mark.parametrize(("core", "isa", "toolchain"), BUILDS)
 def test_scheduled_equals_reference(core: Machine, isa: frozenset[str], toolchain: str, tmp_path: Path) -> None:
     functions = scheduled(core)

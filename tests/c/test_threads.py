@@ -142,6 +142,7 @@ def test_borders_in_loops_of_their_own_are_work_too() -> None:
     assert int(operations(done, 1)) > 14 * 64 * 9
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("toolchain", ["zig", "gcc"])
 def test_any_number_of_threads_gives_the_same_bits(toolchain: str, tmp_path: Path) -> None:
     module = planned(4)

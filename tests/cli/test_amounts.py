@@ -82,6 +82,7 @@ MODELS: dict[str, tuple[Callable[[Path], tuple[str, ...]], str]] = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_four_verbs_agree(name: str, tmp_path: Path, capsys: Out) -> None:
     make, board = MODELS[name]

@@ -56,6 +56,7 @@ def shown(tmp_path, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("line", LINES, ids=lambda line: re.sub(r"\S*/", "", line))
 def test_numbers_stay_whole(shown, line: str) -> None:
     numbers = set(NUMBER.findall(shown(line, 200)))

@@ -94,9 +94,6 @@ def local(agent_for: Callable[[str], Agent]) -> Agent:
 EMULATED = [pytest.param(name, marks=pytest.mark.emulator) for name in (*agents.EMULATED, *agents.PROGRAMS)]
 
 
-# Boards whose agents wait and are ended as those of qemu-cortex-m4 are.
-ALIKE = ("qemu-cortex-m3", "qemu-cortex-m7", "qemu-cortex-m33", "qemu-cortex-m55", "microbit")
-
 PUSHED = [pytest.param(name, marks=pytest.mark.slow) for name in ("ssh", "adb")]
 
 
@@ -108,14 +105,6 @@ def agent(request: pytest.FixtureRequest, agent_for: Callable[[str], Agent], nee
         assert emulator is not None
         need_tool(emulator.program)
     return agent_for(request.param)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """Tests of one of each kind of board leave those that are alike to the long tests."""
-    alike = {param for name in ALIKE for param in (name, f"{agents.UNICORN}{name}")}
-    for item in items:
-        if item.get_closest_marker("one_of_each") and item.callspec.params["agent"] in alike:
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -61,6 +61,7 @@ def in_block(name: str, register: str, **fields: object) -> Callable[[Block], Bl
     return change
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", ONE)
 def test_an_image_starts(name: str, tmp_path: Path) -> None:
     """What would be flashed boots on the chip's own registers, and computes."""

@@ -16,6 +16,7 @@ from sdk.devices.messages import fixed_part, pack
 from sdk.devices.wire import Code, Frame, Kind, Op
 from sdk.errors import DeviceFault, LinkError, UsageError
 
+pytestmark = pytest.mark.some(9)  # of the agents
 SCALE, BIG = 0, 1
 UNDEFINED, OVERFLOW, LONG_LOOP = 13, 14, 15  # dims for which "big" misbehaves
 LOOPS = 3_000_000
@@ -251,7 +252,6 @@ def test_a_device_can_be_restarted(agent: Agent) -> None:
                 session.ping()
 
 
-@pytest.mark.one_of_each
 def test_an_endless_run_ends_at_the_deadline(agent: Agent) -> None:
     with agent.open() as session:
         session.models()

@@ -35,6 +35,7 @@ PUSHED = [("ssh", "child", 1), ("adb", "server", 1),
           *[pytest.param("adb", victim, 17, marks=SLOW) for victim in ("tool", "child", "server")]]  # fmt: skip
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("kills", [1, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("device", "victim"), CASES)
 def test_kills(

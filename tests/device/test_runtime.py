@@ -56,6 +56,7 @@ def test_host_sources_compile_without_warnings(compiler: str, need_tool) -> None
         assert unit.warnings == ""
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", [*agents.EMULATED, "nucleo_l4r5zi"])
 def test_firmware_builds_with_gcc_too(name: str, tmp_path: Path, need_tool) -> None:
     board = load_board(name).as_emulated()

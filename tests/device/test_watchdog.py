@@ -62,6 +62,7 @@ def after_a_hang(agent: Agent) -> tuple[DeviceFault, CrashRecord | None]:
 SOME = [pytest.param(name, marks=() if name in ONE else pytest.mark.slow) for name in DOGS]
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", SOME)
 def test_a_hang_is_ended_and_told(name: str, tmp_path: Path) -> None:
     board = load_board(name)

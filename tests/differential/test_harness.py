@@ -60,6 +60,7 @@ def outcomes(ready: list[Subject], core: str, statement: str, tmp_path: Path) ->
     return out
 
 
+@pytest.mark.some(6)
 @pytest.mark.emulator
 @pytest.mark.parametrize("core", MACHINES)
 @pytest.mark.parametrize(("statement", "said"), [(CRASH, "fault|SIG"), ("return 7;", "status 7"), ("no c;", "error")])

@@ -178,6 +178,7 @@ def exact(networks: dict[str, Network], core: str, choice: Choice) -> None:
     assert sum(tally.right.values()) == len(ready), tally.refused
 
 
+@pytest.mark.some(1)
 @pytest.mark.emulator
 @pytest.mark.parametrize("compiler", ["zig", "arm-none-eabi-gcc"])
 def test_vectors_of_cortex_m55(compiler: str) -> None:
@@ -185,6 +186,7 @@ def test_vectors_of_cortex_m55(compiler: str) -> None:
         exact({**LAYERS, **WIDE}, "m55", Choice(compiler, opt))
 
 
+@pytest.mark.some(2)
 @pytest.mark.emulator
 @pytest.mark.parametrize("core", ["avx2", "avx512"])
 @pytest.mark.parametrize("compiler", ["zig", "gcc"])
@@ -193,6 +195,7 @@ def test_vectors_of_this_machine(compiler: str, core: str) -> None:
         exact(WIDE, core, Choice(compiler, opt, memory))
 
 
+@pytest.mark.some(1)
 @pytest.mark.emulator
 @pytest.mark.parametrize("compiler", ["zig", "arm-none-eabi-gcc"])
 def test_one_core_at_a_time(compiler: str) -> None:

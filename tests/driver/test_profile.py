@@ -21,6 +21,7 @@ DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits_i
 EMULATED = ("nucleo_l4r5zi", "microbit", "qemu-cortex-m55", "aarch64-linux")
 
 
+@pytest.mark.some(2)
 @pytest.mark.emulator
 @pytest.mark.parametrize("name", EMULATED)
 def test_the_operators_add_up_to_the_run(name: str, need_tool) -> None:

@@ -81,6 +81,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("cpu", [OLD, "cortex-a76", NEW])
 def test_every_core_gives_the_same(digits: Path, cpu: str, need_tool: Callable[[str], str]) -> None:
     need_tool("qemu-aarch64")

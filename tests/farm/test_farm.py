@@ -53,7 +53,7 @@ def test_a_rack(
     goes = start("worker", address, *board)
     for host in (stays, goes):
         host.ready()
-    own = driver.bench(DIGITS, load_board("qemu-cortex-m4"), None, BuildOptions(), {}, 20, 1, warmup=0)
+    own = driver.bench(DIGITS, load_board("qemu-cortex-m4"), None, BuildOptions(), {}, 5, 1, warmup=0)
     models, results = copies(tmp_path, 6), list[Result]()
 
     def kill(result: Result) -> None:
@@ -63,7 +63,7 @@ def test_a_rack(
 
     file = tmp_path / "results"
     report = bench_farm(
-        *(Place.read(address), "qemu-*", models, BuildOptions(), {}, 20), warmup=0, resume=file,
+        *(Place.read(address), "qemu-*", models, BuildOptions(), {}, 5), warmup=0, resume=file,
         on_result=kill,
     )  # fmt: skip
     assert not report.failed
@@ -73,7 +73,7 @@ def test_a_rack(
     assert {one.device for one in results[1:]} == {"unicorn://"}
     assert len(file.read_text().splitlines()) == 2 + len(models)  # a head, the boards, and each result once
     # nobody has the board: an error with what there is, and no hang
-    line = ["bench", *map(str, models), "--farm", address, "--repeat", "20", "--warmup", "0", "--resume", str(file)]
+    line = ["bench", *map(str, models), "--farm", address, "--repeat", "5", "--warmup", "0", "--resume", str(file)]
     began = time.monotonic()
     assert run_command([*line, "--board", "nrf*"]) == 3
     assert "it has microbit, qemu-cortex-m4" in capsys.readouterr().err

@@ -111,16 +111,19 @@ def verify(names: list[str], board: str, folder: Path, capture: Capture, *more: 
     assert (code, report.get("reference"), report.get("exact_cases")) == (0, "tflite-micro", 4), report
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_products_of_halves(part: int, tmp_path: Path, capsys: Capture) -> None:
     verify([*LAYERS][part::PARTS], "nucleo_l4r5zi", tmp_path, capsys)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("board", ["qemu-cortex-m3", "rpi_pico", "qemu-riscv32", "qemu-cortex-m55", "host"])
 def test_other_cores(board: str, tmp_path: Path, capsys: Capture) -> None:
     verify(["pointwise", "wide sums", "depthwise"], board, tmp_path, capsys)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("more", [("--toolchain", "arm-none-eabi-gcc"), ("--opt", "size"), ("--memory", "min")])
 def test_other_ways_to_build(more: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:
     names = ["pointwise", "dense, wide sums", "dense, wide sums without parts", "depthwise"]

@@ -29,11 +29,11 @@ def judge(found: Findings, count: int) -> None:
 
 
 def test_some_mutated_files() -> None:
-    judge(run("mutated", SEED, range(200), every=20), 200)
+    judge(run("mutated", SEED, range(100), every=20), 100)
 
 
 def test_some_shaped_models() -> None:
-    judge(run("shaped", SEED, range(100), every=20), 100)
+    judge(run("shaped", SEED, range(50), every=20), 50)
 
 
 def test_some_nodes_of_every_operator() -> None:

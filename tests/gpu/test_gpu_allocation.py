@@ -26,6 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mixed")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_run_on_vulkan_allocates_nothing(
     name: str, lying_vulkan: Callable[..., Any], tmp_path: Path, folder: Path
@@ -49,6 +50,7 @@ def test_what_is_made_on_vulkan_is_destroyed(lying_vulkan: Callable[..., Any], f
     assert [lie for lie, _, _, kept in told if kept != 0] == []
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_run_on_opencl_allocates_nothing_but_kernels(name: str, lying: Callable[..., Any], tmp_path: Path) -> None:
     """OpenCL keeps arguments in objects of its own: there is one for each dispatch of a recording, and those of a

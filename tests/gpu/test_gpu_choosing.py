@@ -105,6 +105,7 @@ def test_no_other_way_to_divide_takes_less() -> None:
         assert cost(ops, shares(ops, turn), turn) == min(cost(ops, one, turn) for one in every)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("text", [MIXED, STATES], ids=["mixed", "states"])
 @pytest.mark.parametrize("gpu", ["vulkan", pytest.param("opencl", marks=pytest.mark.slow)])
 def test_however_it_is_divided_results_are_the_same(pocl: Any, gpu: str, text: str, tmp_path: Path) -> None:

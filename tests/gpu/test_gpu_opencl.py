@@ -46,6 +46,7 @@ def test_integers_are_the_same_to_the_bit(pocl, models: Path, name: str, tmp_pat
     assert recorded == (1, 1)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("lie", "said"),
     [

@@ -141,6 +141,7 @@ def sweep(folder: Path, pocl: Any, webgpu_process: Any, cases: list[Case], suffi
     return teams
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("suffix", "teams"), [("", 0), ("-groups", 2)])
 def test_every_format_on_every_driver(tmp_path: Path, pocl: Any, webgpu: Any, suffix: str, teams: int) -> None:
     cases = [Case("Q4_0", 1, 37, 6), Case("Q8_0", 5, 33, 3, any=True), Case("Q6_K", 1, 17, 3), Case("Q4_K", 3, 16, 1)]

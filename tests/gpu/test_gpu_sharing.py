@@ -37,6 +37,7 @@ def on(request: pytest.FixtureRequest, lying: Any, lying_vulkan: Any, tmp_path: 
     return call
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_is_copied_where_memory_is_shared(on: Any, name: str) -> None:
     """But the position that kernels of states read."""
@@ -46,6 +47,7 @@ def test_nothing_is_copied_where_memory_is_shared(on: Any, name: str) -> None:
     assert asked <= (len(STEPS) if "states" in name else 0)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_device_with_memory_of_its_own(on: Any, name: str) -> None:
     told, copied, asked = on("apart", name)

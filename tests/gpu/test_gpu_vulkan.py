@@ -48,6 +48,7 @@ def test_integers_are_the_same_to_the_bit(lavapipe, models: Path, name: str, tmp
     assert recorded == (1, 1)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("lie", "said"),
     [

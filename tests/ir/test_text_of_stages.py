@@ -144,6 +144,7 @@ def check_stages(module: Module, board: str, options: BuildOptions) -> list[str]
     return texts
 
 
+@pytest.mark.some(18)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_stage(name: str, objective: str) -> None:
@@ -161,6 +162,7 @@ BIG = (*(NAMES[name] for name in LARGE), "resnet_qdq.onnx")
 FILES = (*NAMES.values(), "kws_qdq.onnx", "resnet_qdq.onnx")
 
 
+@pytest.mark.some(16)
 @pytest.mark.models
 @pytest.mark.parametrize("objective", ["host", "dsp", "streams", "size", "mve"])
 @pytest.mark.parametrize("name", [soaked(file, quick=file not in BIG) for file in FILES])

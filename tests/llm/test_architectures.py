@@ -61,6 +61,7 @@ def check(model: Any, folder: Path, context: int, chunk: int, parts: list[int]) 
         np.testing.assert_allclose(found, want[position], atol=1e-4, rtol=0, err_msg=f"after {position}")
 
 
+@pytest.mark.some(9)
 def test_prompt_in_parts_and_tokens(small: tuple[Any, Path]) -> None:
     """Windows of 7 with parts of up to 5 lie in rings of 11: these wrap four times."""
     check(*small, 48, 5, [5, 3, *[1] * 9, 5, 5, 2, *[1] * 12])

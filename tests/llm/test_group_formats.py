@@ -205,6 +205,7 @@ def test_what_does_not_fit_is_refused() -> None:
 EMULATED = ("aarch64-linux", "aarch64-linux-neon", "wasm32")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("board", ["host", *(pytest.param(b, marks=pytest.mark.emulator) for b in EMULATED)])
 def test_a_model_of_all_formats(board: str) -> None:
     """Products and rows as C, of any number of rows, those with infinities among them."""

@@ -29,6 +29,7 @@ def assert_equal(tokenizer: Tokenizer, own: DeviceTokenizer, texts: list[str]) -
         assert own.decode(encoding.ids, specials=True) == tokenizer.decode(encoding.ids, skip_special_tokens=False)
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_device_tokenizes_as_the_package(kind: str) -> None:
     tokenizer = KINDS[kind]()

@@ -91,6 +91,7 @@ def check_share(count: int, memory: str) -> None:
     assert abs(found - base) <= abs(share) + SLACK * base, f"{count} channels: {found} bytes, {base} at {BASE}"
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("memory", ["time", "min"])
 @pytest.mark.parametrize("count", SAMPLE)
 def test_arena_follows_the_channels(count: int, memory: str) -> None:
@@ -104,6 +105,7 @@ def test_arena_follows_all_channels(count: int, memory: str) -> None:
     check_share(count, memory)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("channels", "share"),
     [

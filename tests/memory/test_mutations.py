@@ -56,6 +56,7 @@ def harmful(name: str, mutant: Mutant, ordered: bool = True) -> bool:
     )
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("name", sorted(SOUND))
 def test_sound_plans_have_no_findings(name: str) -> None:
     module, plan = plan_of(name)
@@ -72,6 +73,7 @@ def missed(name: str, every: list[Mutant]) -> list[str]:
     return [f"{m.kind}: {m.text}" for m in found]
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("name", sorted(SOUND))
 def test_harmful_faults_are_found(name: str) -> None:
     every = list(mutants(*plan_of(name)))

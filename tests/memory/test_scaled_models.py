@@ -47,6 +47,7 @@ def near_the_live_set(plan: Plan) -> Grid:
     return need
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", CASES)
 def test_arena_follows_the_live_set(name: str) -> None:
     for plan in planned(name).plans.values():

@@ -65,6 +65,7 @@ def test_what_does_not_repeat_stays() -> None:
     assert fold(odd, [b.size for b in odd]).blocks == tuple(odd)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_arena_stays_near_the_live_set_in_deep_nets(seed: int) -> None:
     blocks, sizes = layers(20, seed)

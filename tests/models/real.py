@@ -39,18 +39,8 @@ BOARDS = (
     "aarch64-linux",
     "aarch64-linux-i8mm",
 )
-# The large ones take as long to build and run as the other seven together. These are on some boards, so that each
-# board has four models or more, and on all others in `make soak`; the rest are on every board.
+# the large ones take as long to build and run as the other seven together
 LARGE = ("vww", "ic", "person")
-QUICK = {
-    "vww": ("nucleo_l4r5zi", "microbit", "aarch64-linux-i8mm"),
-    "ic": ("nucleo_l4r5zi", "qemu-cortex-m7", "qemu-cortex-m55"),
-    "person": ("nucleo_l4r5zi", "qemu-cortex-m33", "aarch64-linux"),
-    "ad": ("nucleo_l4r5zi", "qemu-cortex-m3", "qemu-cortex-m33", "microbit", "aarch64-linux-neon"),
-    "wake": ("nucleo_l4r5zi", "qemu-cortex-m7", "qemu-cortex-m55", "microbit", "aarch64-linux"),
-    "okay_nabu": ("nucleo_l4r5zi", "qemu-cortex-m3", "qemu-cortex-m55", "microbit", "aarch64-linux-i8mm"),
-    "wake_vad": ("qemu-cortex-m4", "qemu-cortex-m7", "qemu-cortex-m33", "microbit", "aarch64-linux-neon"),
-}
 OTHER_CORE = "qemu-riscv32"
 ON_OTHER_CORE = ("kws", "ad", "micro_speech", "wake_vad")
 SMALLEST_BOARD = "microbit"
@@ -62,5 +52,3 @@ def soaked(name: str, *more: Any, quick: bool | None = None) -> Any:
     slow = name in LARGE if quick is None else not quick
     return pytest.param(name, *more, marks=[pytest.mark.slow] if slow else [])
 
-
-ON_BOARDS = [soaked(n, b, quick=b in QUICK.get(n, BOARDS)) for n in NAMES for b in BOARDS]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.constants import SH_FLAGS
-from real import NAMES
+from real import NAMES, soaked
 
 from sdk.boards import load_board
 from sdk.driver import BuildOptions, bench
@@ -37,7 +37,7 @@ def test_ram(models: Path, name: str, limit: int) -> None:
     ("name", "limit", "max_ratio"),
     # A call for one row stages three, which one for the whole image does once; of rows of five pixels, which kernels
     # take two at a time, the last one is computed twice.
-    [("kws", 6_656, 1.38), ("ic", 17_920, 1.05), ("vww", 29_696, 1.09), ("person", 16_384, 1.09)],
+    [("kws", 6_656, 1.38), ("ic", 17_920, 1.05), ("vww", 29_696, 1.09), soaked("person", 16_384, 1.09)],
 )
 def test_least_ram(models: Path, name: str, limit: int, max_ratio: float) -> None:
     """Row by row: less than any whole tensors need, at hardly more instructions."""
@@ -101,7 +101,7 @@ def test_hello_world_is_small(models: Path) -> None:
 
 def test_build_time(models: Path, tmp_path: Path) -> None:
     """From file to native library: 6 s of a processor with the compiler's own cache warm, 1.3 s again from ours (the
-    best of 3; other tests run beside this one)."""
+    best of 2; other tests run beside this one)."""
     # Python keeps what it has compiled of the tool, as it does for users, whatever this run has it do
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     env |= {"CROSSLEVEL_CACHE": str(tmp_path / "warm"), "PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode")}
@@ -115,9 +115,9 @@ def test_build_time(models: Path, tmp_path: Path) -> None:
 
     timed("first")  # warms zig's cache
     cold = []
-    for k in range(3):
+    for k in range(2):
         env["CROSSLEVEL_CACHE"] = str(tmp_path / f"cold{k}")
         cold.append(timed(f"cold{k}"))
-    again = [timed("again") for _ in range(3)]
+    again = [timed("again") for _ in range(2)]
     assert min(cold) <= 6.0
     assert min(again) <= 1.3

@@ -21,11 +21,13 @@ def agrees(capture: Capture, model: Path, board: str, cases: int, *more: str) ->
     assert report["max_rel_err"] < 1e-5, report
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", FLOATS)
 def test_host(models: Path, name: str, capsys: Capture) -> None:
     agrees(capsys, models / FLOATS[name], "host", 20)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(("board", "name"), [
     ("wasm32", "kws"), ("wasm32", "ic"), ("wasm32", "hello"), ("aarch64-linux", "ad"), ("aarch64-linux", "hello"),
     ("qemu-cortex-m7", "ad"), ("qemu-cortex-m33", "kws"), ("qemu-cortex-m3", "hello"),

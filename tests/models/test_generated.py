@@ -42,6 +42,7 @@ def host_flags() -> list[str]:
     return [f for f in X86 if f.removeprefix("-m") in have]
 
 
+@pytest.mark.some(4)
 @pytest.mark.models
 @pytest.mark.parametrize("name", [soaked(name, quick=name != "vww") for name in NAMES])
 def test_includes_and_warnings(models: Path, tmp_path: Path, name: str) -> None:
@@ -79,6 +80,7 @@ int main(void) {{
 """
 
 
+@pytest.mark.some(4)
 @pytest.mark.models
 @pytest.mark.parametrize("name", [soaked(name) for name in NAMES])
 def test_sanitizers_are_silent(models: Path, tmp_path: Path, name: str) -> None:
@@ -96,6 +98,7 @@ def test_sanitizers_are_silent(models: Path, tmp_path: Path, name: str) -> None:
     run(tmp_path / "sanitized")
 
 
+@pytest.mark.some(4)
 @pytest.mark.models
 @pytest.mark.parametrize("name", [soaked(name, quick=name not in ("vww", "person")) for name in NAMES])
 def test_sanitizers_are_silent_on_the_code_of_this_machine(models: Path, tmp_path: Path, name: str) -> None:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.models
 OPTIONS = BuildOptions()
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_plan_in_numpy_equals_the_c(models: Path, name: str) -> None:
     board = load_board("host")

@@ -96,16 +96,14 @@ def test_encoder_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
             model(**inputs_of("encoder_batch", 5, 7))
 
 
-@pytest.mark.parametrize("name", ["mobilenetv2", "resnet50"])
+@pytest.mark.parametrize("name", ["mobilenetv2", pytest.param("resnet50", marks=pytest.mark.slow)])
 def test_image_net(name: str) -> None:
     with sdk.compile(path_of(name)) as model:
         agrees(model, name, 1, 3, 224, 224)
 
 
-SIZES = ["mobilenetv2_size", pytest.param("resnet50_size", marks=pytest.mark.slow), "unet_size"]
-
-
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.some(1)
+@pytest.mark.parametrize("name", ["mobilenetv2_size", "resnet50_size", "unet_size"])
 def test_image_net_of_any_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with sdk.compile(path_of(name), dims=SIZE) as model:
         agrees(model, name, 1, 3, 64, 64)
@@ -183,6 +181,7 @@ def test_lengths_out_of_bounds_leave_memory_untouched(library: Library) -> None:
     assert library.memory["hidden"][want.nbytes :].tobytes() == before["hidden"][want.nbytes :]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["encoder", "mobilenetv2"])
 def test_objects_call_no_library(name: str) -> None:
     board, options = load_board("host"), BuildOptions(dims=SEQ if name == "encoder" else {}, name="net")

@@ -46,6 +46,7 @@ def answers(module: Module, board: str, inputs: dict[str, np.ndarray], folder: P
     return dict(run(path, load_board(board), None, BuildOptions(), {}, inputs).outputs)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("board", BOARDS)
 def test_integer_layers_in_vectors(board: str, tmp_path: Path) -> None:
     builder = ModuleBuilder("layers")

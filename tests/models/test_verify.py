@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from real import FIT_SMALLEST, NAMES, ON_BOARDS, ON_OTHER_CORE, OTHER_CORE, SMALLEST_BOARD, STATEFUL
+from real import BOARDS, FIT_SMALLEST, NAMES, ON_OTHER_CORE, OTHER_CORE, SMALLEST_BOARD, STATEFUL
 
 from sdk.cli import run_command
 
@@ -28,7 +28,9 @@ def test_host(models: Path, name: str, capsys: Capture) -> None:
     assert (code, report["reference"], report["exact_cases"]) == (0, "tflite-micro", cases), report
 
 
-@pytest.mark.parametrize(("name", "board"), ON_BOARDS)
+@pytest.mark.some(24)
+@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_emulated_board(models: Path, name: str, board: str, capsys: Capture) -> None:
     code, report = verify(capsys, models / NAMES[name], board, 3)
     if board == SMALLEST_BOARD and name not in FIT_SMALLEST:
@@ -44,13 +46,16 @@ def test_another_instruction_set(models: Path, name: str, capsys: Capture) -> No
     assert (code, report["exact_cases"], report["emulated"]) == (0, 3, True), report
 
 
-@pytest.mark.parametrize(("name", "isa"), [*((n, "all") for n in NAMES), *((n, "scalar") for n in ON_OTHER_CORE)])
+@pytest.mark.some(10)
+@pytest.mark.parametrize("isa", ["all", "scalar"])
+@pytest.mark.parametrize("name", NAMES)
 def test_webassembly(models: Path, name: str, isa: str, capsys: Capture) -> None:
     own = [] if isa == "all" else ["--isa", isa]
     code, report = verify(capsys, models / NAMES[name], "wasm32", 20, *own)
     assert (code, report["exact_cases"], report["emulated"]) == (0, 20, False), report
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_row_by_row(models: Path, name: str, capsys: Capture) -> None:
     code, report = verify(capsys, models / NAMES[name], "nucleo_l4r5zi", 3, "--memory", "min")

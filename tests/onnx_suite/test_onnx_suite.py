@@ -29,6 +29,7 @@ def table() -> Iterator[tuple[str, str]]:
 EXPECTED = dict(table())
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_drawn_cases(part: int, tmp_path: Path) -> None:
     _check(drawn()[part::PARTS], tmp_path)

@@ -87,6 +87,7 @@ def run_as_c(seeds: range, folder: Path, points: int = 2) -> None:
             agree(got, want, f"seed {seed} as C at {env}", near(module))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("batch", range(5))
 @pytest.mark.skipif(sys.platform != "linux", reason="loads a shared library of this machine")
 def test_c_agrees(batch: int, tmp_path: Path) -> None:

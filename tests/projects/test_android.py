@@ -121,6 +121,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("abi", sorted(TARGETS))
 def test_libraries(project: Path, tmp_path: Path, abi: str) -> None:
     """As CMakeLists.txt links them, but by zig: one symbol, pages of 16 KB, no text relocation, nothing that is not

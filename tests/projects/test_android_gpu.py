@@ -42,6 +42,7 @@ def project(folder: Path, model: Path | str, *more: str) -> Path:
     return out
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("abi", "gpu"), [("arm64-v8a", "vulkan"), ("x86_64", "vulkan"), ("armeabi-v7a", "opencl")])
 def test_libraries(tmp_path: Path, abi: str, gpu: str) -> None:
     """One symbol, pages of 16 KB, nothing that is not Android's; the GPU's library is none that it wants."""
@@ -117,6 +118,7 @@ VULKAN = {"VK_ICD_FILENAMES": DRIVERS}
 OPENCL = {"OCL_ICD_VENDORS": VENDORS}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("name", "engine", "driver"),
     [

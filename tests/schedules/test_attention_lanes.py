@@ -93,6 +93,7 @@ def findings(loops: Loops) -> list[str]:
     return found
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_lanes_compute_the_reference(case: int) -> None:
     nest = plain(case)

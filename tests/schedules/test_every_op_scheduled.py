@@ -26,16 +26,17 @@ SETS = {
 SCHEDULED = [op for op in OPS.values() if op.loops and not op.view]
 
 
+@pytest.mark.some(2 * len(SCHEDULED))
+@pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("op", SCHEDULED, ids=lambda op: op.name)
-def test_scheduled_for_every_core(op: OpDef) -> None:
+def test_scheduled_for_every_core(op: OpDef, name: str) -> None:
     for k, sample in enumerate(op.samples):
         outs = infer(op.name, sample.inputs, sample.attrs)
         plain = op.loops(f"{op.name}_{k}", sample.inputs, outs, dict(sample.attrs))
-        for name, isa in SETS.items():
-            done = schedule_nest(Nest(plain), machine_for(isa))
-            found: list[str] = []
-            verify_loops(done, lambda where, message, found=found: found.append(f"{where}: {message}"))
-            assert found == [], f"{name}: {done.trace}"
-            emit_loops(Unit("m", isa), done, scratch_layout(done).offsets)
-            if done is not plain:
-                assert replay(plain, done.trace) == done, f"{name}: {done.trace}"
+        done = schedule_nest(Nest(plain), machine_for(SETS[name]))
+        found: list[str] = []
+        verify_loops(done, lambda where, message, found=found: found.append(f"{where}: {message}"))
+        assert found == [], done.trace
+        emit_loops(Unit("m", SETS[name]), done, scratch_layout(done).offsets)
+        if done is not plain:
+            assert replay(plain, done.trace) == done, done.trace

@@ -146,6 +146,7 @@ def test_products(name: str, floats: Machine, threads: int) -> None:
         run(done, {"a": a, "b": b}, a @ b, env)
 
 
+@pytest.mark.some(20)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("name", "floats"), cases(CONVOLUTIONS, {"first", "short rows"}))
 def test_convolutions(name: str, floats: Machine, threads: int) -> None:

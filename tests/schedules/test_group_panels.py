@@ -97,6 +97,7 @@ def findings(loops: Loops) -> list[str]:
     return found
 
 
+@pytest.mark.some(27)
 @pytest.mark.parametrize("core", RULES)
 @pytest.mark.parametrize("name", FORMATS)
 def test_lanes_compute_the_reference(name: str, core: str) -> None:
@@ -153,6 +154,7 @@ def test_layouts_lose_nothing() -> None:
             np.testing.assert_array_equal(unpack_array(pack_array(w, layout), layout, TensorType(U8, w.shape)), w)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("core", SETS)
 def test_kernels_as_c(core: str, tmp_path: Path) -> None:
     """All formats and any number of rows, of whole panels or not."""
@@ -181,6 +183,7 @@ def test_kernels_as_c(core: str, tmp_path: Path) -> None:
             check(out, args, name)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("core", "names"),
     [

@@ -77,6 +77,7 @@ def nest(case: Case) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
     return loops, dict(zip(op.inputs, values, strict=True)), op.reference(*values, **given)
 
 
+@pytest.mark.some(78)
 @pytest.mark.parametrize("core", [c for c in MACHINES if c.lanes < 8], ids=lambda c: c.name)
 @pytest.mark.parametrize("case", CASES)
 def test_scheduled_nest_computes_the_same(case: str, core: Machine) -> None:

@@ -33,6 +33,7 @@ CASES = [
 ]
 
 
+@pytest.mark.some(33)
 @pytest.mark.parametrize("wide", [False, True], ids=["bytes", "halves"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_pairs_of_products_are_the_windows(case: Any, wide: bool) -> None:

@@ -82,6 +82,7 @@ def naive(case: tuple[str, Any, dict[str, Any]], core: Machine) -> tuple[Loops, 
     return loops, dict(zip(op.inputs, values, strict=True)), op.reference(*values, **attrs)
 
 
+@pytest.mark.some(96)
 @pytest.mark.parametrize("core", MACHINES, ids=lambda c: c.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{'x'.join(map(str, c[1][1].shape))}")
 def test_scheduled_nest_computes_the_same(case: Any, core: Machine) -> None:
@@ -96,6 +97,7 @@ def test_scheduled_nest_computes_the_same(case: Any, core: Machine) -> None:
         assert replay(loops, done.trace) == done
 
 
+@pytest.mark.some(24)
 @pytest.mark.parametrize("core", MACHINES, ids=lambda c: c.name)
 @pytest.mark.parametrize("case", CASES[:2] + CASES[4:5], ids=["conv3x3", "conv1x1", "depthwise"])
 def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Machine) -> None:
@@ -139,6 +141,7 @@ def test_what_lies_as_the_dot_instruction_wants_it_is_read_in_place() -> None:
         assert (scratch_layout(done).bytes > 0) == staged
 
 
+@pytest.mark.some(96)
 @pytest.mark.parametrize("core", MACHINES, ids=lambda c: c.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{'x'.join(map(str, c[1][1].shape))}")
 def test_scheduled_nests_run_row_by_row(case: Any, core: Machine) -> None:
@@ -154,6 +157,7 @@ def test_scheduled_nests_run_row_by_row(case: Any, core: Machine) -> None:
     assert problems == []
 
 
+@pytest.mark.some(14)
 @pytest.mark.parametrize("core", SCALAR, ids=lambda c: c.name)
 @pytest.mark.parametrize("case", [CASES[k] for k in (0, 1, 4, 8)], ids=["conv3x3", "conv1x1", "depthwise", "tails"])
 def test_scheduled_nests_read_and_write_rings(case: Any, core: Machine) -> None:

@@ -53,6 +53,7 @@ def scales(loops: Loops) -> list[Scale]:
     return [step for p in loops.params for step in p.layout.steps if isinstance(step, Scale)]
 
 
+@pytest.mark.some(22)
 @pytest.mark.parametrize("zp", [-128, 5, -127])
 @pytest.mark.parametrize("kind", ["depthwise", "pointwise", "rows"])
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def unequal(pixels: int, stride: int, dilation: int) -> bool:
     return pixels % (dilation // math.gcd(dilation, stride)) != 0
 
 
+@pytest.mark.some(16)
 @pytest.mark.parametrize("stride", [(1, 1), (2, 3)], ids=str)
 @pytest.mark.parametrize("depth", [1, 2, 3, 7])
 @pytest.mark.parametrize("width", [4, 7, 13, 61])
@@ -69,6 +70,7 @@ def test_longer_sums_into_one_channel(depth: int) -> None:
     check((1, 7, 150, depth), (1, 1, 1, depth), "word-tiles")
 
 
+@pytest.mark.some(22)
 @pytest.mark.parametrize("width", [5, 24, 31])
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (10, 4), (3, 1), (1, 7), (2, 2)], ids=str)
 @pytest.mark.parametrize(

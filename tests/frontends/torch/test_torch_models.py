@@ -16,6 +16,7 @@ def test_there_are_as_many_as_the_documentation_says() -> None:
     assert len(NETS) >= 40
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "name", [name if net.quick else pytest.param(name, marks=pytest.mark.slow) for name, net in NETS.items()]
 )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 SEED = int(os.environ.get("CROSSLEVEL_FUZZ_SEED", datetime.datetime.now(datetime.UTC).strftime("%Y%m%d")))
-SOME = 30  # operators in a run
+SOME = 15  # operators in a run
 PARTS = 12  # of all in the long tests
 SCRIPT = Path(__file__).with_name("torch_samples.py")
 ROOT = Path(__file__).resolve().parents[3]
