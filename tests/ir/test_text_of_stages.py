@@ -162,7 +162,7 @@ BIG = (*(NAMES[name] for name in LARGE), "resnet_qdq.onnx")
 FILES = (*NAMES.values(), "kws_qdq.onnx", "resnet_qdq.onnx")
 
 
-@pytest.mark.some(16)
+@pytest.mark.some(10)
 @pytest.mark.models
 @pytest.mark.parametrize("objective", ["host", "dsp", "streams", "size", "mve"])
 @pytest.mark.parametrize("name", [soaked(file, quick=file not in BIG) for file in FILES])

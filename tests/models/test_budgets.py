@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elftools.elf.constants import SH_FLAGS
@@ -37,7 +38,7 @@ def test_ram(models: Path, name: str, limit: int) -> None:
     ("name", "limit", "max_ratio"),
     # A call for one row stages three, which one for the whole image does once; of rows of five pixels, which kernels
     # take two at a time, the last one is computed twice.
-    [("kws", 6_656, 1.38), ("ic", 17_920, 1.05), ("vww", 29_696, 1.09), soaked("person", 16_384, 1.09)],
+    [("kws", 6_656, 1.38), ("ic", 17_920, 1.05), soaked("vww", 29_696, 1.09), soaked("person", 16_384, 1.09)],
 )
 def test_least_ram(models: Path, name: str, limit: int, max_ratio: float) -> None:
     """Row by row: less than any whole tensors need, at hardly more instructions."""
@@ -57,16 +58,22 @@ def test_least_ram(models: Path, name: str, limit: int, max_ratio: float) -> Non
      ("vww", 7_000_000, 9_200_000), ("person", 9_500_000, 14_000_000)],
 )
 def test_instructions(models: Path, name: str, limit: int, cycles: int) -> None:
-    """What a run executes, and that another compiler's code takes about the same."""
-    runs = [
-        bench(models / NAMES[name], load_board(M4), None, BuildOptions(toolchain=tool), {}, 2, 1).to_json()
-        for tool in ("zig", "arm-none-eabi-gcc")
-    ]
-    assert runs[0]["emulated"]
-    assert runs[0]["median_ms"] is None
-    assert 100_000 < runs[0]["instructions"] <= limit
-    assert runs[0]["est_cycles"] <= cycles
-    assert runs[1]["instructions"] <= 1.08 * runs[0]["instructions"]
+    run = run_by("zig", models / NAMES[name])
+    assert run["emulated"]
+    assert run["median_ms"] is None
+    assert 100_000 < run["instructions"] <= limit
+    assert run["est_cycles"] <= cycles
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("name", ["kws", "ic", "ad", "vww", "person"])
+def test_another_compiler_takes_about_the_same(models: Path, name: str) -> None:
+    ours, other = (run_by(tool, models / NAMES[name])["instructions"] for tool in ("zig", "arm-none-eabi-gcc"))
+    assert other <= 1.08 * ours
+
+
+def run_by(tool: str, model: Path) -> dict[str, Any]:
+    return bench(model, load_board(M4), None, BuildOptions(toolchain=tool), {}, 2, 1).to_json()
 
 
 @pytest.mark.parametrize(("name", "limit"), [("kws", 48_000), ("hello", 8_000)])
@@ -79,7 +86,7 @@ def test_a_whole_firmware(models: Path, name: str, limit: int) -> None:
     assert 4_000 < sum(s.size for s in kept) <= limit
 
 
-@pytest.mark.parametrize("name", ["kws", "ic", "vww"])
+@pytest.mark.parametrize("name", ["kws", "ic", soaked("vww")])
 def test_code_size(models: Path, name: str) -> None:
     """Bytes of code with either objective, and how much longer the smaller takes."""
     found, instructions = {}, {}

@@ -50,9 +50,9 @@ def test_includes_and_warnings(models: Path, tmp_path: Path, name: str) -> None:
     for file in (*files, *tmp_path.glob("*.h")):
         includes = set(re.findall(r"#include <([^>]+)>", file.read_text(encoding="utf-8")))
         assert includes <= ALLOWED, f"{file.name}: {includes}"
-    for compiler in ("gcc", "clang"):
-        for file in files:
-            run(compiler, *WARNINGS, *host_flags(), "-O1", "-ffreestanding", "-c", file, "-o", tmp_path / "x.o")
+    for file in files:
+        run("gcc", *WARNINGS, *host_flags(), "-O1", "-ffreestanding", "-c", file, "-o", tmp_path / "x.o")
+        run("clang", *WARNINGS, *host_flags(), "-ffreestanding", "-fsyntax-only", file)  # before it optimises
     arm = tmp_path / "arm"
     arm.mkdir()
     for file in write(arm, models / NAMES[name], "nucleo_l4r5zi"):

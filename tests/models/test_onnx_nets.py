@@ -197,8 +197,8 @@ def test_objects_call_no_library(name: str) -> None:
 @pytest.mark.parametrize(
     ("board", "name"),
     [
-        ("aarch64-linux", "mobilenetv2_size"),
         ("wasm32", "encoder"),
+        pytest.param("aarch64-linux", "mobilenetv2_size", marks=pytest.mark.slow),
         pytest.param("aarch64-linux", "encoder", marks=pytest.mark.slow),
         pytest.param("wasm32", "mobilenetv2_size", marks=pytest.mark.slow),
     ],

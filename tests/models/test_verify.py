@@ -28,7 +28,7 @@ def test_host(models: Path, name: str, capsys: Capture) -> None:
     assert (code, report["reference"], report["exact_cases"]) == (0, "tflite-micro", cases), report
 
 
-@pytest.mark.some(24)
+@pytest.mark.some(20)
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_emulated_board(models: Path, name: str, board: str, capsys: Capture) -> None:
