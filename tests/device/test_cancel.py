@@ -58,7 +58,7 @@ def test_an_interrupt_stops_the_device_and_the_session_goes_on(session: Session)
         assert session.read(SCALE, 1) == bytes(64)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 def test_a_deadline_stops_the_device_too(session: Session) -> None:
     session.models()
     session._link.deadline_s = 1.5

@@ -252,6 +252,7 @@ def test_a_device_can_be_restarted(agent: Agent) -> None:
                 session.ping()
 
 
+@pytest.mark.some(4)
 def test_an_endless_run_ends_at_the_deadline(agent: Agent) -> None:
     with agent.open() as session:
         session.models()

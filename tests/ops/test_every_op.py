@@ -63,6 +63,7 @@ def test_loops_equal_the_reference(op: OpDef, sample: Sample) -> None:
             same(got, want, f"{op.name} at {dims}")
 
 
+@pytest.mark.some(440)
 @pytest.mark.parametrize(("op", "sample"), [c for c in CASES if not c.values[0].view])
 def test_rows_of_the_loops_add_up(op: OpDef, sample: Sample) -> None:
     """Computing the rows in two calls gives what one call gives."""

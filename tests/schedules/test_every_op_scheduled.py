@@ -26,7 +26,7 @@ SETS = {
 SCHEDULED = [op for op in OPS.values() if op.loops and not op.view]
 
 
-@pytest.mark.some(2 * len(SCHEDULED))
+@pytest.mark.some(3 * len(SCHEDULED) // 2)
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("op", SCHEDULED, ids=lambda op: op.name)
 def test_scheduled_for_every_core(op: OpDef, name: str) -> None:
