@@ -42,8 +42,8 @@ class Addresses:
 
     ``arrays`` are the variables of the former, ``first`` and ``shape`` those of the cell: while these are the same, it
     touches the elements ``flat``, counted from a place that ``start`` tells. ``steps`` has of each axis of the buffer
-    where other loops give something what that is, of which value on and up to which it may be, and the elements of a
-    step.
+    where other loops give something, or where it may be outside, what the others give, from which value on and up to
+    which it may be, and the elements of a step.
     """
 
     index: tuple[Dim, ...]
@@ -74,7 +74,7 @@ class Addresses:
 
 
 def addresses(cell: Cell, index: tuple[Dim, ...], lanes: int, env: Mapping[Var, Array | int]) -> Addresses | None:
-    """The addresses of an access of so many lanes; None where its index is no such sum, or may be outside."""
+    """The addresses of an access of so many lanes; None where its index is no such sum."""
     if cell.buffer.ring is not None:
         return None
     varying: dict[Var, Array] = {}
@@ -92,12 +92,10 @@ def addresses(cell: Cell, index: tuple[Dim, ...], lanes: int, env: Mapping[Var, 
             at = np.asarray(evaluate_mixed(moving, env))
             minimum, maximum = int(at.min()), int(at.max())
             flat = flat + (at - minimum) * pitch
-        if not isinstance(step, int):
-            steps.append((step, -minimum, size - maximum, pitch))
-        elif step + minimum < 0 or step + maximum >= size:
-            return None
-        else:
+        if isinstance(step, int) and -minimum <= step < size - maximum:
             minimum, maximum = step + minimum, step + maximum
+        else:
+            steps.append((step, -minimum, size - maximum, pitch))
         origin, end = origin + minimum * pitch, end + (maximum - minimum) * pitch
         pitch *= size
     if lanes > 1:
