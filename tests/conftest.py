@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = Path(os.environ.get("CROSSLEVEL_MODELS", ROOT.parent / "shared" / "models"))
+GOLDEN = 0.618034  # multiples of it, less whole numbers, are spread evenly whatever their count
 # The support libraries of the C compiler take long to make: all clones and all tests share the user's.
 os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(zig.cache_folder()))
 os.environ.setdefault("CROSSLEVEL_CACHE", str(ROOT / ".cache"))
-GOLDEN = 0.618034  # multiples of it, less whole numbers, are spread evenly whatever their count
 # What is drawn is the same in every run: a change is judged by what it changes. Long tests are given other seeds.
 os.environ.setdefault("CROSSLEVEL_SEED", "327000")
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)  # no deadline: machines are busy

@@ -143,7 +143,6 @@ def check(functions: Functions, name: str, x: np.ndarray, true: np.ndarray, know
     assert off[worst] <= bounds()[name], f"{where}{name}({x[worst]!r}) is {off[worst]:.3f} units off"
 
 
-@pytest.mark.some(12)
 @pytest.mark.parametrize("name", UNARY)
 def test_dense_sample(builds: dict[str, Functions], name: str) -> None:
     """By all builds: what is true takes longer to compute than what they say."""
@@ -219,7 +218,6 @@ EXACT_F64 = {
 }  # fmt: skip
 
 
-@pytest.mark.some(45)
 @pytest.mark.parametrize("name", EXACT_F64)
 def test_double_precision(functions: Functions, name: str) -> None:
     rng = np.random.default_rng(2)

@@ -58,7 +58,6 @@ def test_help_ends_with_examples(works: Works, verb: str) -> None:
         assert what in " ".join(tail.split())  # it is wrapped
 
 
-@pytest.mark.some(7)
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ELSEWHERE])
 def test_examples_run(works: Works, verb: str) -> None:
     if verb == "bench":

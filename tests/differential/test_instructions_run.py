@@ -207,7 +207,6 @@ def unit_of(core: str, isa: str) -> Unit:
     return unit
 
 
-@pytest.mark.some(5)
 @pytest.mark.parametrize(("core", "isa"), TARGETS, ids=lambda text: text or "all")
 def test_instructions_do_what_they_mean(core: str, isa: str, tmp_path: Path) -> None:
     unit, rng = unit_of(core, isa), np.random.default_rng(len(core))

@@ -51,4 +51,3 @@ def soaked(name: str, *more: Any, quick: bool | None = None) -> Any:
     """The parameters of a test of a model, marked slow where it is a large one, or where it is not ``quick``."""
     slow = name in LARGE if quick is None else not quick
     return pytest.param(name, *more, marks=[pytest.mark.slow] if slow else [])
-

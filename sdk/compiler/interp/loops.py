@@ -199,7 +199,7 @@ class Machine:
         cell = self.cells[expr.buffer]
         touched = self.lanes_touched(expr.count, expr.dtype.lanes)
         start, at = self.place(cell, expr.index, expr.dtype.lanes, touched)
-        found = (cell.data[start:] if start else cell.data).take(at)
+        found = cell.data[start:].take(at)
         found = found if touched is None else np.where(touched, found, np.zeros_like(found[:1]))
         return np.asarray(found.view(expr.dtype.numpy) if found.dtype != expr.dtype.numpy else found)
 
@@ -266,7 +266,7 @@ class Machine:
             mask, at, value = np.broadcast_arrays(mask, at, value)
             at, value = at[mask], value[mask]
         same_size = value.dtype.itemsize == cell.data.dtype.itemsize
-        (cell.data[start:] if start else cell.data)[at] = value.view(cell.data.dtype) if same_size else value
+        cell.data[start:][at] = value.view(cell.data.dtype) if same_size else value
 
     def run_if(self, stmt: If) -> None:
         """Runs the arm of a condition, in some iterations the other."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Set
 
 from sdk.compiler.sym.contents import free_vars, substitute
-from sdk.compiler.sym.dim import Dim, Factor, Term, Var, ordered
+from sdk.compiler.sym.dim import Dim, Term, Var, ordered
 
 __all__ = ["linear", "only_unknown", "separate", "slope"]
 
@@ -34,17 +34,11 @@ def separate(dim: Dim, variables: Set[Var]) -> tuple[Dim, Dim]:
 
 def slope(dim: Dim, var: Var) -> Dim | None:
     """By how much ``dim`` grows where ``var`` does by one; None where that differs from value to value."""
-    if isinstance(dim, int) or var not in dim.free:
-        return 0
-    inside = [(term, coeff) for term, coeff in dim.terms if any(_has(factor, var) for factor, _ in term)]
-    if len(inside) == 1 and inside[0][0] == ((var, 1),):
-        return inside[0][1]
+    found = linear(dim, var)
+    if found is not None:
+        return found[0]
     step = substitute(dim, {var: var.expr + 1}) - dim
     return None if var in free_vars(step) else step
-
-
-def _has(factor: Factor, var: Var) -> bool:
-    return factor is var if isinstance(factor, Var) else var in factor.free
 
 
 def only_unknown(dim: Dim, known: Container[Var]) -> tuple[Var, int, Dim] | None:
